@@ -1,0 +1,210 @@
+"""Observers: run a function on one case and note what it does, as plain data. They run in the child.
+
+Floor 4, room `exercises`. An observer holds no expected value and decides nothing; `judge.py` does that
+in the parent. `Call` is for plain functions, `Simulate` for rank functions (in the simulated world).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import linecache
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import lockstep
+from lockstep.comm import Traffic
+from lockstep.exercises.forbidden import run_watched, watch
+from lockstep.exercises.plain import plain
+from lockstep.trace import Trace
+from lockstep.world.run import DeadlockError, RankError, RunTimeout
+
+PRINTED = 2000  # characters of output kept from one case
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a call gave no value. `type` is the exception's name, "Deadlock" or "Timeout".
+
+    file, line: where, in the student's own code (0: never got there). own: it was raised right there and
+    not further inside. waiting: for a deadlock, what each rank waits for.
+    """
+
+    type: str
+    message: str
+    file: str = ""
+    line: int = 0
+    own: bool = False
+    rank: int | None = None
+    waiting: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def fault(self) -> tuple[int, ...]:
+        """What two functions with the same mistake share: the ranks that wait; not lines and wordings."""
+        return tuple(rank for rank, _ in self.waiting)
+
+    @property
+    def place(self) -> str:
+        """ ", on line 3: `total += x`", or "" when the line is not known."""
+        if not self.line:
+            return ""
+        code = linecache.getline(self.file, self.line).strip()
+        return f", on line {self.line}" + (f": `{code}`" if code else "")
+
+    @property
+    def headline(self) -> str:
+        """ "ZeroDivisionError: division by zero"."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+    @property
+    def sentence(self) -> str:
+        """What happened, where, and on which rank."""
+        if self.type == "Deadlock":
+            waits = "; ".join(f"rank {rank} waits for {what}" for rank, what in self.waiting)
+            return f"The ranks wait for each other for ever, a deadlock: {waits}."
+        if self.type == "Timeout":
+            return f"The function does not come to an end{self.place}."
+        who = "The function" if self.rank is None else f"Rank {self.rank}"
+        return f"{who} raises {self.headline.rstrip('.')}{self.place}."
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one call did; for a rank function `value`, `arguments` and the rest hold one entry for each rank.
+
+    value: what was returned. error: why nothing was. arguments: how the call left its arguments.
+    traffic, trace, seconds: of the simulated run. collectives: names, in order, for each rank.
+    printed: the first characters of what it printed. forbidden: what it called although it may not.
+    """
+
+    value: Any = None
+    error: Failure | None = None
+    arguments: Any = None
+    traffic: tuple[Traffic, ...] = ()
+    trace: Trace | None = None
+    seconds: float = 0.0
+    collectives: tuple[tuple[str, ...], ...] = ()
+    printed: str = ""
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """Observe `fn(*case.args, **case.kwargs)`, or `drive(fn, *case.args, **case.kwargs)`."""
+
+    drive: Callable[..., Any] | None = None
+
+    def __call__(self, fn: Callable[..., Any], case: Any) -> Observation:
+        args, kwargs = copy.deepcopy((case.args, dict(case.kwargs)))
+        call = fn if self.drive is None else lambda *a, **k: self.drive(fn, *a, **k)
+        torch.manual_seed(0)
+        with capture() as printed:
+            try:
+                value = plain(run_watched(call, *args, **kwargs))
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                return Observation(error=failure(error), printed=printed.getvalue())
+        return Observation(value=value, arguments=plain([*args, *kwargs.values()]), printed=printed.getvalue())
+
+
+@dataclass(frozen=True)
+class Simulate:
+    """Observe `fn(comm, *each[rank], *args)` on `case.ranks` ranks of the simulated world.
+
+    drive: called as `drive(fn, comm, ...)` instead. timeout: seconds that the run may take on the wall clock.
+    """
+
+    drive: Callable[..., Any] | None = None
+    timeout: float = 8.0
+
+    def __call__(self, fn: Callable[..., Any], case: Any) -> Observation:
+        from lockstep.world import simulate  # here, since plain exercises need no ranks
+
+        program = _RankProgram(fn, self.drive, case.each)
+        with capture() as printed:
+            try:
+                run = simulate(program, case.ranks, *case.args, timeout=self.timeout, **case.world, **case.kwargs)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                return Observation(error=failure(error), printed=printed.getvalue())
+        values, arguments, collectives = zip(*run.values, strict=True)
+        return Observation(
+            value=list(values), arguments=list(arguments), traffic=tuple(run.traffic), trace=run.trace,
+            seconds=run.seconds, collectives=tuple(map(tuple, collectives)), printed=printed.getvalue(),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _RankProgram:
+    """What each rank runs: the student's function with this rank's own arguments, watched."""
+
+    fn: Callable[..., Any]
+    drive: Callable[..., Any] | None
+    each: tuple[tuple[Any, ...], ...] | None
+
+    def __call__(self, comm: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any, list[str]]:
+        own = () if self.each is None else self.each[comm.rank]
+        collectives = watch(comm)
+        call = self.fn if self.drive is None else lambda *a, **k: self.drive(self.fn, *a, **k)
+        value = run_watched(call, comm, *own, *args, **kwargs)
+        return plain(value), plain([*own, *args, *kwargs.values()]), collectives
+
+
+class _FirstLines(io.StringIO):
+    """Keeps the start of what is printed, so that an endless print fills no memory."""
+
+    def write(self, text: str) -> int:
+        if self.tell() < PRINTED:
+            super().write(text[: PRINTED - self.tell()])
+        return len(text)
+
+
+@contextlib.contextmanager
+def capture() -> Any:
+    """Collect what is printed to stdout and stderr; gives the buffer."""
+    lines = _FirstLines()
+    with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
+        yield lines
+
+
+def failure(error: BaseException) -> Failure:
+    """The plain form of what a call raised; for a run of ranks, of its root cause."""
+    if isinstance(error, DeadlockError):
+        return Failure("Deadlock", "", waiting=tuple(sorted((int(r), str(w)) for r, w in error.waiting.items())))
+    if isinstance(error, RunTimeout):
+        return Failure("Timeout", str(error))
+    if isinstance(error, RankError) and error.cause is not None:
+        found = failure(error.cause)
+        return Failure(found.type, found.message, found.file, found.line, found.own, error.rank, found.waiting)
+    frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
+    own = [i for i, (name, _) in enumerate(frames) if is_students(name)]
+    file, line = frames[own[-1]] if own else ("", 0)
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - a student's exception may have any `__str__`
+        message = ""
+    return Failure(type(error).__name__, message[:500], file, line, bool(own) and own[-1] == len(frames) - 1)
+
+
+_HERE = Path(lockstep.__file__).parent
+_INSTALLED = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+
+
+def is_students(file: str) -> bool:
+    """True for code of a notebook or of the user's own files, and for the labs' own solutions."""
+    if file.startswith("<frozen") or file == "<string>":
+        return False
+    path = Path(os.path.realpath(file))
+    if path.is_relative_to(_HERE):
+        return path.parent == _HERE / "exercises" and path.name.startswith("lab")
+    return not any(path.is_relative_to(place) for place in _INSTALLED)
