@@ -23,26 +23,31 @@ when n elements do not divide by p ranks, the first n mod p chunks have one more
 | `split(color, key)`                    | a communicator, or None |  | no        |                         | all        |
 
 `op` is "sum", "mean", "max", "min" or "product". With `async_op=True` a call returns a `Handle`
-whose `wait()` gives the result. Changing a buffer before `wait()` is an error of the program.
-An integer sum or product that does not fit its dtype is an error, never a wrap.
+whose `wait()` gives the result. Changing a buffer before `wait()` is an error of the program: the simulated
+world notices, processes cannot. An integer sum or product that does not fit its dtype is an error, never a
+wrap (`reduction` says how). Tensors of any layout are accepted, and in place means in place for all of them.
+
+Communication is outside autograd: a tensor that requires grad gives its values, a receive into one changes
+its values, and results carry no history. Wrap a call in a `torch.autograd.Function` where gradients must flow.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-OPS = ("sum", "mean", "max", "min", "product")
+from lockstep.comm import collectives
+from lockstep.comm.errors import CommunicationError
+from lockstep.comm.reduction import OPS, check_op
+from lockstep.comm.signature import check_rank, check_tensor, describe
+from lockstep.comm.traffic import Traffic
 
-
-class CommunicationError(RuntimeError):
-    """A call that cannot be right: ranks disagree, a shape differs, a rank does not exist."""
+__all__ = ["OPS", "CommunicationError", "Communicator", "Handle", "Traffic"]
 
 
 class Handle(Protocol):
@@ -51,24 +56,12 @@ class Handle(Protocol):
     def wait(self) -> Any: ...
 
 
-@dataclass
-class Traffic:
-    """Messages and bytes that one rank sent and received; `sent_to[dst]` is (messages, bytes).
-
-    `nominal` lists bytes this rank should send for each of the backend's own collectives, by name;
-    those cannot be seen from outside. The simulated world leaves it empty: there every byte is counted.
-    """
-
-    messages_sent: int = 0
-    bytes_sent: int = 0
-    messages_received: int = 0
-    bytes_received: int = 0
-    sent_to: dict[int, tuple[int, int]] = field(default_factory=dict)
-    nominal: dict[str, int] = field(default_factory=dict)
-
-
 class Communicator(ABC):
-    """See the table in this module's docstring; `rank`, `size` and `device` are fixed for its life."""
+    """See the table in this module's docstring; `rank`, `size` and `device` are fixed for its life.
+
+    A world supplies point to point, `split`, the clock and `run_collective`; the collectives here are the
+    algorithms of `collectives`. A world with faster ones of its own overrides them.
+    """
 
     rank: int
     size: int
@@ -89,25 +82,118 @@ class Communicator(ABC):
 
     # collectives
     @abstractmethod
-    def all_reduce(self, tensor: Tensor, op: str = "sum", async_op: bool = False) -> Tensor | Handle: ...
+    def run_collective(
+        self, name: str, signature: str, algorithm: Callable[[Communicator], Any], async_op: bool = False
+    ) -> Any:
+        """Run `algorithm(comm)` as the next collective of this communicator, apart from the user's own messages.
+
+        name: of the call, e.g. "all_reduce". signature: what all ranks must agree on, e.g.
+        "all_reduce(sum) of float32[8]". Gives the algorithm's result, or a handle whose `wait()` does.
+        Raises CommunicationError, naming both calls, when ranks disagree.
+        """
+
+    def all_reduce(self, tensor: Tensor, op: str = "sum", async_op: bool = False) -> Tensor | Handle:
+        """Reduce over all ranks, in place on all of them."""
+        check_tensor(tensor, self.device)
+        check_op(op, tensor.dtype)
+        return self.run_collective(
+            "all_reduce",
+            f"all_reduce({op}) of {describe(tensor)}",
+            lambda comm: collectives.ring_all_reduce(comm, tensor, op),
+            async_op,
+        )
+
+    def reduce_scatter(
+        self, tensor: Tensor, op: str = "sum", sizes: Sequence[int] | None = None, async_op: bool = False
+    ) -> Tensor | Handle:
+        """Reduce over all ranks and give each its own chunk, 1-D, of `sizes[rank]` elements."""
+        check_tensor(tensor, self.device)
+        check_op(op, tensor.dtype)
+        return self.run_collective(
+            "reduce_scatter",
+            f"reduce_scatter({op}) of {describe(tensor)}{_in_sizes(sizes)}",
+            lambda comm: collectives.ring_reduce_scatter(comm, tensor, op, sizes),
+            async_op,
+        )
+
+    def all_gather(self, tensor: Tensor, sizes: Sequence[int] | None = None, async_op: bool = False) -> Tensor | Handle:
+        """Give everyone the tensors of all ranks joined along dimension 0; `sizes` are the rows of each."""
+        check_tensor(tensor, self.device)
+        return self.run_collective(
+            "all_gather",
+            f"all_gather of {_rows_left_open(tensor, sizes)}{_in_sizes(sizes)}",
+            lambda comm: collectives.ring_all_gather(comm, tensor, sizes),
+            async_op,
+        )
+
+    def all_to_all(
+        self,
+        tensor: Tensor,
+        send_sizes: Sequence[int] | None = None,
+        recv_sizes: Sequence[int] | None = None,
+        async_op: bool = False,
+    ) -> Tensor | Handle:
+        """Give each rank the rows that every rank has for it, joined along dimension 0 in rank order."""
+        check_tensor(tensor, self.device)
+        return self.run_collective(
+            "all_to_all",
+            f"all_to_all of {_rows_left_open(tensor, send_sizes)}",
+            lambda comm: collectives.pairwise_all_to_all(comm, tensor, send_sizes, recv_sizes),
+            async_op,
+        )
+
+    def broadcast(self, tensor: Tensor, src: int = 0, async_op: bool = False) -> Tensor | Handle:
+        """Copy the tensor of rank `src` to all ranks, in place."""
+        check_tensor(tensor, self.device)
+        check_rank(src, self.size, "src")
+        return self.run_collective(
+            "broadcast",
+            f"broadcast from rank {src} of {describe(tensor)}",
+            lambda comm: collectives.tree_broadcast(comm, tensor, src),
+            async_op,
+        )
+
+    def reduce(self, tensor: Tensor, dst: int = 0, op: str = "sum", async_op: bool = False) -> Tensor | Handle:
+        """Reduce over all ranks, in place on rank `dst` alone."""
+        check_tensor(tensor, self.device)
+        check_rank(dst, self.size, "dst")
+        check_op(op, tensor.dtype)
+        return self.run_collective(
+            "reduce",
+            f"reduce({op}) to rank {dst} of {describe(tensor)}",
+            lambda comm: collectives.tree_reduce(comm, tensor, dst, op),
+            async_op,
+        )
+
+    def gather(self, tensor: Tensor, dst: int = 0, sizes: Sequence[int] | None = None) -> list[Tensor] | None:
+        """Give rank `dst` the tensors of all ranks as a list; `sizes` are the rows of each."""
+        check_tensor(tensor, self.device)
+        check_rank(dst, self.size, "dst")
+        return self.run_collective(
+            "gather",
+            f"gather to rank {dst} of {_rows_left_open(tensor, sizes)}{_in_sizes(sizes)}",
+            lambda comm: collectives.direct_gather(comm, tensor, dst, sizes),
+        )
+
+    def scatter(self, tensor: Tensor, tensors: Sequence[Tensor] | None = None, src: int = 0) -> Tensor:
+        """Fill `tensor` on each rank r with `tensors[r]` of rank `src`, in place."""
+        check_tensor(tensor, self.device)
+        check_rank(src, self.size, "src")
+        for each in tensors or ():
+            check_tensor(each, self.device)
+        return self.run_collective(
+            "scatter",
+            f"scatter from rank {src}",
+            lambda comm: collectives.direct_scatter(comm, tensor, tensors, src),
+        )
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        self.run_collective("barrier", "barrier", collectives.dissemination_barrier)
+
     @abstractmethod
-    def reduce_scatter(self, tensor: Tensor, op: str = "sum", sizes: Sequence[int] | None = None, async_op: bool = False) -> Tensor | Handle: ...
-    @abstractmethod
-    def all_gather(self, tensor: Tensor, sizes: Sequence[int] | None = None, async_op: bool = False) -> Tensor | Handle: ...
-    @abstractmethod
-    def all_to_all(self, tensor: Tensor, send_sizes: Sequence[int] | None = None, recv_sizes: Sequence[int] | None = None, async_op: bool = False) -> Tensor | Handle: ...
-    @abstractmethod
-    def broadcast(self, tensor: Tensor, src: int = 0, async_op: bool = False) -> Tensor | Handle: ...
-    @abstractmethod
-    def reduce(self, tensor: Tensor, dst: int = 0, op: str = "sum", async_op: bool = False) -> Tensor | Handle: ...
-    @abstractmethod
-    def gather(self, tensor: Tensor, dst: int = 0, sizes: Sequence[int] | None = None) -> list[Tensor] | None: ...
-    @abstractmethod
-    def scatter(self, tensor: Tensor, tensors: Sequence[Tensor] | None = None, src: int = 0) -> Tensor: ...
-    @abstractmethod
-    def barrier(self) -> None: ...
-    @abstractmethod
-    def split(self, color: int | None, key: int = 0) -> Communicator | None: ...
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Collective: one communicator for each `color`, its ranks in order of (key, rank); None for `color=None`."""
 
     # time
     @abstractmethod
@@ -115,9 +201,29 @@ class Communicator(ABC):
         """Seconds since the run began: virtual in the simulated world, wall clock in processes."""
 
     @abstractmethod
-    def span(self, name: str, *, kind: str = "compute", micro_batch: int | None = None, cost: Any = None) -> Any:
-        """A context manager that records what this rank does; `cost` is a `Cost` or seconds (simulated and paced worlds)."""
+    def span(
+        self, name: str, *, kind: str = "compute", micro_batch: int | None = None, cost: Any = None
+    ) -> AbstractContextManager[None]:
+        """Record what this rank does in a `with` block.
+
+        cost: a `Cost` or seconds, which the simulated and the paced world charge; processes as such do not.
+        """
 
     @abstractmethod
     def charge(self, model: torch.nn.Module, profile: Mapping[str, Any]) -> Any:
-        """Spread `profile` (module name to `LayerCost`) over the model's forward and backward hooks; `.remove()` undoes it."""
+        """Spread `profile` (module name to `LayerCost`) over the model's forward and backward hooks.
+
+        `.remove()` of what it gives undoes it.
+        """
+
+
+def _in_sizes(sizes: Sequence[int] | None) -> str:
+    """The part of a signature that says how rows or elements are divided; nothing when evenly."""
+    return "" if sizes is None else f" in sizes {list(sizes)}"
+
+
+def _rows_left_open(tensor: Tensor, sizes: Sequence[int] | None) -> str:
+    """Dtype and shape, with the rows left out where ranks may differ in them."""
+    if sizes is None or tensor.dim() == 0:
+        return describe(tensor)
+    return describe(tensor[:0]).replace("[0", "[rows", 1)

@@ -1,0 +1,40 @@
+"""Words for tensors and checks of arguments that every call of the communicator shares.
+
+Floor 1, room `comm`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lockstep.comm.errors import CommunicationError
+from lockstep.comm.reduction import name_of
+
+
+def describe(tensor: Tensor) -> str:
+    """Dtype and shape, e.g. "float32[8, 3]": what two ranks must agree on."""
+    return f"{name_of(tensor.dtype)}[{', '.join(map(str, tensor.shape))}]"
+
+
+def check_tensor(tensor: Tensor, device: torch.device) -> None:
+    """Raise CommunicationError unless `tensor` is a dense tensor on this rank's device."""
+    if not isinstance(tensor, Tensor):
+        raise CommunicationError(
+            f"{tensor!r:.60} is a {type(tensor).__name__}: only tensors travel; use torch.tensor(...)."
+        )
+    if tensor.device.type != device.type:
+        raise CommunicationError(
+            f"The tensor {describe(tensor)} is on {tensor.device}, this rank communicates on {device}: "
+            f"move it with .to(comm.device)."
+        )
+    if tensor.layout is not torch.strided:
+        raise CommunicationError(
+            f"The tensor {describe(tensor)} has layout {tensor.layout}: send .to_dense(), or its indices and values."
+        )
+
+
+def check_rank(rank: int, size: int, role: str) -> None:
+    """Raise CommunicationError unless `rank` (called `role` in the call) is one of 0 .. size-1."""
+    if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < size:
+        raise CommunicationError(f"{role} is {rank!r}: this communicator has ranks 0 to {size - 1}.")
