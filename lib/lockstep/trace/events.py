@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+KINDS = ("compute", "collective", "send", "recv", "wait", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,9 @@ class Span:
     """One rank busy with one thing from `start` to `end` (seconds since the run began).
 
     `kind` is "compute", "collective", "send", "recv", "wait" or "other"; `stream` is 0 for the
-    rank's own thread of work and 1 for communication running beside it.
+    rank's own thread of work and 1 for communication running beside it. A collective's `detail` has
+    its "group" (the ranks in it) and "sequence" (its number in that group), so that what the ranks
+    did together can be found again.
     """
 
     rank: int
@@ -45,7 +50,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Trace:
-    """Every span and message of one run, of either world, in order of their start."""
+    """Every span and message of one run, in order of their start.
+
+    `world` is "simulated", "processes" (measured) or "paced".
+    """
 
     ranks: int
     spans: tuple[Span, ...] = ()
@@ -66,3 +74,24 @@ class Trace:
     def seconds(self) -> float:
         """End of the last event; 0.0 for an empty trace."""
         return max([s.end for s in self.spans] + [m.received for m in self.messages], default=0.0)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """Start of the first event and end of the last; (0.0, 0.0) for an empty trace.
+
+        Shares are shares of this window: the setting-up of processes before the first event is no
+        part of the program.
+        """
+        first = min([s.start for s in self.spans] + [m.sent for m in self.messages], default=0.0)
+        return first, self.seconds
+
+    def to_chrome(self, path: str | Path) -> Path:
+        """Write a file that https://ui.perfetto.dev and chrome://tracing open; returns its path.
+
+        Raises ValueError when an event has a time that is not a finite number.
+        """
+        from lockstep.trace.chrome import chrome_text  # here, because chrome.py needs this module
+
+        path = Path(path)
+        path.write_text(chrome_text(self), encoding="utf-8")
+        return path
