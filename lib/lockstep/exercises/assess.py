@@ -1,0 +1,134 @@
+"""From observations to a verdict: pure, and the same for `check`, for grading and for the tests.
+
+Floor 4, room `exercises`. Nothing runs a student's code here. The known mistakes are run (by `behaviour`) only
+when something is wrong, to see which of them goes wrong in the same way on every case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lockstep.exercises.exercise import Case, Exercise, Mistake
+from lockstep.exercises.judge import Finding, judged
+from lockstep.exercises.observe import Observation
+from lockstep.exercises.verdict import Verdict
+
+STATUS = {"Timeout": "timed out", "Killed": "crashed", "Deadlock": "wrong"}
+
+
+def assess(
+    exercise: Exercise,
+    cases: Sequence[Case],
+    seen: Sequence[Observation],
+    expected: Sequence[Observation],
+    behaviour: Callable[[Mistake], Sequence[Observation]],
+) -> Verdict:
+    """Judge what a function did on `cases`; `seen` may be shorter, when it was stopped at its last entry.
+
+    expected: the reference on the same cases. behaviour(mistake): a known mistake on the same cases.
+    """
+    called = next((one.forbidden[0] for one in seen if one.forbidden), None)
+    if called:
+        return forbidden(exercise, f"`{called}` is called.")
+    if seen and _says_not_implemented(seen[0]):
+        return not_attempted(exercise)
+    findings = [judged(exercise.judge, c, s, e) for c, s, e in zip(cases, seen, expected, strict=False)]
+    at = next((i for i, found in enumerate(findings) if found is not None), None)
+    if at is None:
+        return passed(exercise, cases)
+    mistake = recognise(exercise, cases, seen, expected, findings, behaviour)
+    return _wrong(exercise, cases, at, seen[at], findings[at], mistake)
+
+
+def recognise(
+    exercise: Exercise,
+    cases: Sequence[Case],
+    seen: Sequence[Observation],
+    expected: Sequence[Observation],
+    findings: Sequence[Finding | None],
+    behaviour: Callable[[Mistake], Sequence[Observation]],
+) -> Mistake | None:
+    """The known mistake that explains the findings: one that gives the same finding on every case, or has the symptom.
+
+    Among several that behave alike, one whose symptom is seen comes first, then the order of the list.
+    """
+    at = next(i for i, found in enumerate(findings) if found is not None)
+
+    def has_symptom(mistake: Mistake) -> bool:
+        return mistake.symptom is not None and bool(mistake.symptom(cases[at], seen[at], expected[at]))
+
+    alike = []
+    for mistake in exercise.mistakes:
+        theirs = [
+            judged(exercise.judge, c, m, e)
+            for c, m, e in zip(cases, behaviour(mistake), expected, strict=False)
+        ]  # fmt: skip
+        if all(_same(mine, other) for mine, other in zip(findings, theirs, strict=False)):
+            alike.append(mistake)
+    candidates = alike or exercise.mistakes
+    fallback = alike[0] if alike else None
+    return next((mistake for mistake in candidates if has_symptom(mistake)), fallback)
+
+
+def _same(mine: Finding | None, other: Finding | None) -> bool:
+    return other is None if mine is None else mine.like(other)
+
+
+def _says_not_implemented(seen: Observation) -> bool:
+    return seen.error is not None and seen.error.type == "NotImplementedError" and seen.error.own
+
+
+def _wrong(
+    exercise: Exercise, cases: Sequence[Case], at: int, seen: Observation, found: Finding, mistake: Mistake | None
+) -> Verdict:
+    status = "wrong" if seen.error is None else STATUS.get(seen.error.type, "crashed")
+    smaller = "" if at == 0 else " (the smaller case passes)" if at == 1 else f" (the {at} smaller cases pass)"
+    return Verdict(
+        exercise.id, exercise.title, status, exercise.asks, cases[at].name + smaller,
+        found.expected, found.got if seen.error is None or not seen.error.waiting else "a deadlock", found.sentence,
+        mistake.sentence if mistake else "", mistake.name if mistake else "", seen.printed,
+        next_hint(exercise), 0, exercise.points,
+    )  # fmt: skip
+
+
+def next_hint(exercise: Exercise, seen: int = 0) -> str:
+    """Where help is, when `seen` hints have been read."""
+    if seen >= len(exercise.hints):
+        return f'You have read every hint. After three different attempts `solution("{exercise.id}")` shows an answer.'
+    return f'`hint("{exercise.id}")` gives hint {seen + 1} of {len(exercise.hints)}.'
+
+
+def passed(exercise: Exercise, cases: Sequence[Case]) -> Verdict:
+    """Full points; it names the largest case, so that the student knows what was tried."""
+    tried = f"All {len(cases)} cases, from {cases[0].name} to {cases[-1].name}."
+    return Verdict(
+        exercise.id, exercise.title, "passed", case=tried, points=exercise.points, of=exercise.points
+    )  # fmt: skip
+
+
+def forbidden(exercise: Exercise, seen: str) -> Verdict:
+    """The function calls what this exercise asks to write."""
+    names = ", ".join(f"`{name}`" for name in exercise.forbidden)
+    return Verdict(
+        exercise.id, exercise.title, "forbidden", exercise.asks, seen=seen,
+        cause=f"Write this yourself: {names} may not be called in this exercise.",
+        next=next_hint(exercise), of=exercise.points,
+    )  # fmt: skip
+
+
+def not_attempted(exercise: Exercise) -> Verdict:
+    """The stub as it was given, or an empty body."""
+    return Verdict(
+        exercise.id, exercise.title, "not attempted", exercise.asks,
+        next=f"Write `{exercise.function}` in the cell above, run it, then run this cell again. {next_hint(exercise)}",
+        of=exercise.points,
+    )  # fmt: skip
+
+
+def cannot_run(exercise: Exercise, why: str) -> Verdict:
+    """What was given cannot be tried at all; `why` is a sentence."""
+    return Verdict(
+        exercise.id, exercise.title, "cannot run", exercise.asks, seen=why,
+        next=f'`check("{exercise.id}", {exercise.function})` checks the function `{exercise.function}`.',
+        of=exercise.points,
+    )  # fmt: skip

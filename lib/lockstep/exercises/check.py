@@ -1,0 +1,115 @@
+"""`check`: try a student's function on the cases of an exercise and say what a good teaching assistant would.
+
+Floor 4, room `exercises`. It never raises in a notebook, whatever it is given, and the function never runs
+in the kernel. Read `trial.py` for the child, `assess.py` for the judgement.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from lockstep.exercises import keep
+from lockstep.exercises.assess import assess, cannot_run, forbidden, next_hint, not_attempted
+from lockstep.exercises.exercise import Exercise
+from lockstep.exercises.forbidden import find_in_source
+from lockstep.exercises.registry import Unknown, find
+from lockstep.exercises.source import fingerprint, is_blank
+from lockstep.exercises.trial import observe_here, try_in_child
+from lockstep.exercises.verdict import Verdict
+
+SEED = 0  # of the cases that students see; equal every time, so that the failing case stays while they look for it
+
+
+def check(exercise: str | Exercise, fn: Callable[..., Any], strict: bool = False) -> Verdict:
+    """Check a solution: `check("00.1", hello)`. Shows a verdict, and keeps the function when it passes.
+
+    The function runs in a child process that is stopped after 10 s. With `strict=True` a verdict other than
+    "passed" raises AssertionError with its text, for tests; otherwise nothing is raised.
+    """
+    try:
+        verdict = _checked(exercise, fn)
+    except Unknown as error:
+        verdict = Verdict(str(exercise), "", "cannot run", seen=str(error))
+    except Exception as error:  # noqa: BLE001 - a check that raises would stop the student's notebook
+        verdict = Verdict(
+            str(exercise)[:40], "", "cannot run", seen=f"The check itself failed: {type(error).__name__}: {error}"
+        )
+    if strict and not verdict.passed:
+        raise AssertionError(verdict.text)
+    return verdict
+
+
+def _checked(exercise: str | Exercise, fn: Any) -> Verdict:
+    if callable(exercise) and isinstance(fn, str):
+        return cannot_run(find(fn), "The arguments are the other way round: first the exercise, then the function.")
+    exercise = find(exercise)
+    if not callable(fn):
+        return cannot_run(
+            exercise, f"`check` gets the function itself, not what it returns; it was given {_named(fn)}."
+        )
+    if is_blank(fn, exercise.stub):
+        return not_attempted(exercise)
+    mentioned = find_in_source(fn, exercise.forbidden)
+    verdict = forbidden(exercise, _mention(*mentioned)) if mentioned else _tried(exercise, fn)
+    return _kept(exercise, fn, verdict)
+
+
+def _named(value: Any) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+def _mention(name: str, line: int) -> str:
+    return f"Line {line} uses `{name}`."
+
+
+def _tried(exercise: Exercise, fn: Callable[..., Any]) -> Verdict:
+    cases = exercise.draw(SEED)
+    try:
+        seen = try_in_child(exercise, fn, cases)
+    except (TypeError, ValueError, AttributeError, RecursionError, pickle.PicklingError) as error:
+        return cannot_run(exercise, f"The function cannot be sent to another process. {error}")
+    expected = observe_here(exercise, exercise.reference, cases)
+    known: dict[str, Any] = {}
+
+    def behaviour(mistake: Any) -> Any:
+        if mistake.name not in known:
+            known[mistake.name] = observe_here(exercise, mistake.function, cases)
+        return known[mistake.name]
+
+    verdict = assess(exercise, cases, seen, expected, behaviour)
+    failed = next((one.error for one in seen if one.error), None)
+    if failed and failed.type == "TypeError" and not failed.line and not verdict.cause:
+        call = f"{exercise.function}{inspect.signature(exercise.reference)}"
+        return replace(verdict, cause=f"The function is called as `{call}`; do its parameters match?")
+    return verdict
+
+
+def _kept(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> Verdict:
+    """Note the attempt; keep the function when it passed. A folder that cannot be written costs a sentence, no verdict."""
+    if verdict.status in ("not attempted", "cannot run"):
+        return verdict
+    try:
+        hints = _note(exercise, fn, verdict)
+        trouble = keep.save_function(exercise.id, fn) if verdict.passed else None
+    except OSError as error:
+        return replace(verdict, next=f"{verdict.next} This result could not be kept: {error}.".strip())
+    if verdict.passed:
+        return replace(verdict, next=trouble or f'Kept: `mine("{exercise.id}")` gives your function to later labs.')
+    return replace(verdict, next=next_hint(exercise, hints))
+
+
+def _note(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> int:
+    """Write the attempt into the record; returns the number of hints seen so far."""
+    with keep.change() as record:
+        entry = keep.entry(record, exercise.id)
+        attempt = {"is": fingerprint(fn), "status": verdict.status, "mistake": verdict.mistake, "at": keep.now()}
+        if not entry["attempts"] or entry["attempts"][-1]["is"] != attempt["is"]:
+            entry["attempts"].append(attempt)
+        if verdict.passed:
+            entry["passed"] = entry["passed"] or keep.now()
+            entry["points"] = max(entry["points"], verdict.points)
+        return entry["hints"]
