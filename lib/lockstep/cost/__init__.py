@@ -1,0 +1,5 @@
+"""Room `cost`: what work costs, before anything runs."""
+
+from lockstep.cost.roofline import Cost, LayerCost
+
+__all__ = ["Cost", "LayerCost"]

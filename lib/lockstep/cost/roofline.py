@@ -1,0 +1,56 @@
+"""How long work takes on a device: the roofline.
+
+Floor 1, room `cost`. A piece of work does `flops` and moves `bytes`; the device needs at least the
+longer of the two times. Spans in the simulated and paced worlds are charged with such a `Cost`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lockstep.hardware import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Work to be done: floating-point operations (1 multiply-add = 2) and bytes moved to or from memory.
+
+    Costs add: `Cost(2, 8) + Cost(3, 4) == Cost(5, 12)`. Raises ValueError when a number is negative or not finite.
+    """
+
+    flops: float = 0.0
+    bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("flops", "bytes"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise ValueError(f"a cost has {name} of at least 0, not {value!r}")
+
+    def __add__(self, other: Cost) -> Cost:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return Cost(self.flops + other.flops, self.bytes + other.bytes)
+
+    def __mul__(self, times: float) -> Cost:
+        """The cost of doing this `times` times."""
+        return Cost(self.flops * times, self.bytes * times)
+
+    __rmul__ = __mul__
+
+    def seconds(self, device: Device, dtype: str = "float32") -> float:
+        """max(flops / peak FLOP rate, bytes / memory bandwidth), in seconds: a lower bound on the real time.
+
+        Raises ValueError when no figure for `dtype` is published for the device.
+        Source: Williams, Waterman, Patterson 2009, "Roofline", equation in section 3.
+        """
+        return max(self.flops / device.rate(dtype), self.bytes / device.memory_bandwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCost:
+    """What one layer costs in the forward and in the backward pass: a `Cost` or seconds each."""
+
+    forward: Cost | float = 0.0
+    backward: Cost | float = 0.0
