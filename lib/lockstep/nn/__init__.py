@@ -1,0 +1,5 @@
+"""Room `nn`: the layers and the networks that the labs train; start with `models.LeNet`."""
+
+from lockstep.nn.models import MODELS, LeNet
+
+__all__ = ["MODELS", "LeNet"]
