@@ -58,12 +58,11 @@ def recognise(
         return mistake.symptom is not None and bool(mistake.symptom(cases[at], seen[at], expected[at]))
 
     alike = []
+    # A case that never ended, after others that failed, tells nothing of what went wrong in those.
+    told = [i for i, one in enumerate(seen) if i == at or not (one.error and one.error.type in ("Timeout", "Killed"))]
     for mistake in exercise.mistakes:
-        theirs = [
-            judged(exercise.judge, c, m, e)
-            for c, m, e in zip(cases, behaviour(mistake), expected, strict=False)
-        ]  # fmt: skip
-        if all(_same(mine, other) for mine, other in zip(findings, theirs, strict=False)):
+        theirs = behaviour(mistake)
+        if all(_same(findings[i], judged(exercise.judge, cases[i], theirs[i], expected[i])) for i in told):
             alike.append(mistake)
     candidates = alike or exercise.mistakes
     fallback = alike[0] if alike else None

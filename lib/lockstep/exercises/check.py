@@ -20,6 +20,7 @@ from lockstep.exercises.registry import Unknown, find
 from lockstep.exercises.source import fingerprint, is_blank
 from lockstep.exercises.trial import observe_here, try_in_child
 from lockstep.exercises.verdict import Verdict
+from lockstep.world.shipping import ShippingError, pack
 
 SEED = 0  # of the cases that students see; equal every time, so that the failing case stays while they look for it
 
@@ -71,7 +72,7 @@ def _tried(exercise: Exercise, fn: Callable[..., Any]) -> Verdict:
     try:
         seen = try_in_child(exercise, fn, cases)
     except (TypeError, ValueError, AttributeError, RecursionError, pickle.PicklingError) as error:
-        return cannot_run(exercise, f"The function cannot be sent to another process. {error}")
+        return cannot_run(exercise, _unsendable(fn) or f"{type(error).__name__}: {error}")
     expected = observe_here(exercise, exercise.reference, cases)
     known: dict[str, Any] = {}
 
@@ -88,16 +89,22 @@ def _tried(exercise: Exercise, fn: Callable[..., Any]) -> Verdict:
     return verdict
 
 
+def _unsendable(fn: Callable[..., Any]) -> str | None:
+    """Why `fn` cannot be sent to a child, naming the variable that cannot; None when it can."""
+    try:
+        pack(fn)
+    except ShippingError as error:
+        return str(error)[:1].upper() + str(error)[1:]
+    return None
+
+
 def _kept(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> Verdict:
-    """Note the attempt; keep the function when it passed. A folder that cannot be written costs a sentence, no verdict."""
+    """Note the attempt, and keep the function when it passed."""
     if verdict.status in ("not attempted", "cannot run"):
         return verdict
-    try:
-        hints = _note(exercise, fn, verdict)
-        trouble = keep.save_function(exercise.id, fn) if verdict.passed else None
-    except OSError as error:
-        return replace(verdict, next=f"{verdict.next} This result could not be kept: {error}.".strip())
+    hints = _note(exercise, fn, verdict)
     if verdict.passed:
+        trouble = keep.save_function(exercise.id, fn)
         return replace(verdict, next=trouble or f'Kept: `mine("{exercise.id}")` gives your function to later labs.')
     return replace(verdict, next=next_hint(exercise, hints))
 

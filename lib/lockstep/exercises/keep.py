@@ -55,34 +55,50 @@ def now() -> str:
 def read() -> dict[str, Any]:
     """The whole record, a copy; empty parts when nothing is kept yet."""
     with _locked() as place:
-        return _load(place)
+        return _empty() if place is None else _load(place)
 
 
 @contextmanager
 def change() -> Iterator[dict[str, Any]]:
     """The record, to be changed inside `with`; written when the block ends without an error.
 
-    Raises OSError when the folder cannot be written.
+    When the folder cannot be written it warns, and the change lasts no longer than the block.
     """
     with _locked() as place:
-        record = _load(place)
+        record = _empty() if place is None else _load(place)
         yield record
+        if place is None:
+            return
         file = place / "record.json"
-        if file.exists():
-            _write(place / "record.before.json", file.read_bytes())
-        _write(file, json.dumps(record, indent=1, ensure_ascii=False).encode())
+        try:
+            if file.exists():
+                _write(place / "record.before.json", file.read_bytes())
+            _write(file, json.dumps(record, indent=1, ensure_ascii=False).encode())
+        except OSError as error:
+            _warn_not_kept(error)
+
+
+def _empty() -> dict[str, Any]:
+    return {part: {} for part in PARTS}
+
+
+def _warn_not_kept(error: OSError) -> None:
+    warnings.warn(f"This could not be kept: {error}. LOCKSTEP_MY may name a folder that can be written.", stacklevel=4)
 
 
 @contextmanager
-def _locked() -> Iterator[Path]:
-    place = folder()
+def _locked() -> Iterator[Path | None]:
+    """The folder, ours alone; None when it cannot be used at all."""
+    try:
+        place = folder()
+    except OSError as error:
+        _warn_not_kept(error)
+        yield None
+        return
     lock = FileLock(place / ".lock", timeout=PATIENCE)
     try:
         lock.acquire()
-    except (
-        Timeout,
-        OSError,
-    ):  # a drive without locks (Colab's), or a kernel that was stopped inside: rename still keeps files whole
+    except (Timeout, OSError):  # a drive without locks, as Colab's; renaming still keeps every file whole
         yield place
         return
     try:
@@ -111,7 +127,7 @@ def _load(place: Path) -> dict[str, Any]:
         before = _parsed(place / "record.before.json")
         if before is not None:
             return before
-    return {part: {} for part in PARTS}
+    return _empty()
 
 
 def _parsed(file: Path) -> dict[str, Any] | None:
@@ -164,16 +180,13 @@ def save_function(exercise_id: str, fn: Callable[..., Any]) -> str | None:
 
     Returns None, or a sentence that says why later labs cannot call it.
     """
-    place = folder()
-    source = source_of(fn)
-    if source is not None:
-        _write(place / f"{exercise_id}.py", source.encode())
     try:
+        place, source = folder(), source_of(fn)
+        if source is not None:
+            _write(place / f"{exercise_id}.py", source.encode())
         _write(place / f"{exercise_id}.pkl", cloudpickle.dumps(fn))
-    except OSError:
-        raise
     except Exception as error:  # noqa: BLE001 - pickling runs code of the student's own objects
-        return f"Your function could not be kept for later labs ({error})."
+        return f"Your function could not be kept for later labs: {error}."
     return None
 
 

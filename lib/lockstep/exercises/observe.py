@@ -11,13 +11,15 @@ import copy
 import io
 import linecache
 import os
+import random
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import lockstep
@@ -71,7 +73,9 @@ class Failure:
             waits = "; ".join(f"rank {rank} waits for {what}" for rank, what in self.waiting)
             return f"The ranks wait for each other for ever, a deadlock: {waits}."
         if self.type == "Timeout":
-            return f"The function does not come to an end{self.place}."
+            return f"The function does not come to an end within {self.message}{self.place}."
+        if self.type == "Killed":
+            return f"The function does not return: {self.message.rstrip('.')}."
         who = "The function" if self.rank is None else f"Rank {self.rank}"
         return f"{who} raises {self.headline.rstrip('.')}{self.place}."
 
@@ -105,8 +109,7 @@ class Call:
     def __call__(self, fn: Callable[..., Any], case: Any) -> Observation:
         args, kwargs = copy.deepcopy((case.args, dict(case.kwargs)))
         call = fn if self.drive is None else lambda *a, **k: self.drive(fn, *a, **k)
-        torch.manual_seed(0)
-        with capture() as printed:
+        with fresh_state(), capture() as printed:
             try:
                 value = plain(run_watched(call, *args, **kwargs))
             except BaseException as error:
@@ -130,7 +133,7 @@ class Simulate:
         from lockstep.world import simulate  # here, since plain exercises need no ranks
 
         program = _RankProgram(fn, self.drive, case.each)
-        with capture() as printed:
+        with fresh_state(), capture() as printed:
             try:
                 run = simulate(program, case.ranks, *case.args, timeout=self.timeout, **case.world, **case.kwargs)
             except BaseException as error:
@@ -170,11 +173,32 @@ class _FirstLines(io.StringIO):
 
 
 @contextlib.contextmanager
-def capture() -> Any:
+def capture() -> Iterator[_FirstLines]:
     """Collect what is printed to stdout and stderr; gives the buffer."""
     lines = _FirstLines()
     with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
         yield lines
+
+
+@contextlib.contextmanager
+def fresh_state() -> Iterator[None]:
+    """Seeded generators, float32 and gradients on, as in a new process; what was set in a notebook is put back."""
+    dtype, grad, numpy_state, python_state = (
+        torch.get_default_dtype(), torch.is_grad_enabled(), np.random.get_state(), random.getstate()
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+        torch.manual_seed(0)
+        np.random.seed(0)
+        random.seed(0)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(grad)
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)
 
 
 def failure(error: BaseException) -> Failure:
@@ -182,7 +206,7 @@ def failure(error: BaseException) -> Failure:
     if isinstance(error, DeadlockError):
         return Failure("Deadlock", "", waiting=tuple(sorted((int(r), str(w)) for r, w in error.waiting.items())))
     if isinstance(error, RunTimeout):
-        return Failure("Timeout", str(error))
+        return Failure("Timeout", f"the run's limit ({error})")
     if isinstance(error, RankError) and error.cause is not None:
         found = failure(error.cause)
         return Failure(found.type, found.message, found.file, found.line, found.own, error.rank, found.waiting)

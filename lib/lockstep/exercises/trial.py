@@ -26,28 +26,25 @@ from lockstep.world.run import RunError, RunTimeout
 LIMIT = 10.0  # seconds for all cases of one check
 
 
-def try_in_child(
-    exercise: Exercise, fn: Callable[..., Any], cases: Sequence[Case], limit: float = LIMIT
-) -> list[Observation]:
-    """Observe `fn` on `cases` in one child. The list is shorter than `cases` when the child was stopped at its last entry.
+def try_in_child(exercise: Exercise, fn: Callable[..., Any], cases: Sequence[Case]) -> list[Observation]:
+    """Observe `fn` on `cases` in one child, for at most LIMIT seconds together.
 
-    Raises whatever sending the function raises when it cannot be sent.
+    The list is shorter than `cases` when the child was stopped at its last entry. Raises whatever sending the
+    function raises when it cannot be sent.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         file = str(Path(place) / "seen")
+        job = (exercise.observe, fn, list(cases), exercise.forbidden, file, LIMIT)
+        end = Failure("Killed", "its process ended before it returned a value")
         try:
-            run_child(
-                _observe_all, exercise.observe, fn, list(cases), exercise.forbidden, file, limit, timeout=limit + 1
-            )
-            end = None
-        except RunTimeout:
-            end = Failure("Timeout", "")
+            run_child(_observe_all, *job, timeout=LIMIT + 2)
+        except RunTimeout:  # the watchdog did not get a turn: one long operation inside C code
+            end = Failure("Timeout", f"{LIMIT:g} s")
         except RunError as error:
             end = Failure("Killed", str(error))
         seen = _read(file)
-    if len(seen) < len(cases) and not (seen and seen[-1].error and seen[-1].error.type == "Timeout"):
-        seen.append(Observation(error=end or Failure("Killed", "the function ended its own process")))
-    return seen
+    stopped = bool(seen) and seen[-1].error is not None and seen[-1].error.type == "Timeout"
+    return seen if stopped or len(seen) == len(cases) else [*seen, Observation(error=end)]
 
 
 def observe_here(exercise: Exercise, fn: Callable[..., Any], cases: Sequence[Case]) -> list[Observation]:
@@ -106,7 +103,7 @@ class _Watchdog(threading.Thread):
             return
         file, line = _running_line()
         with self.lock:
-            self.out.write(pickle.dumps(Observation(error=Failure("Timeout", "", file, line))))
+            self.out.write(pickle.dumps(Observation(error=Failure("Timeout", f"{self.limit:g} s", file, line))))
             os._exit(1)
 
 

@@ -1,0 +1,93 @@
+"""Help on the way, and what later labs build on: `hint`, `solution`, `mine`.
+
+Floor 4, room `exercises`. Hints and solutions that were shown are noted in `my/`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from lockstep.exercises import keep
+from lockstep.exercises.card import Card, Row
+from lockstep.exercises.registry import Unknown, find
+from lockstep.exercises.source import source_of
+
+ATTEMPTS = 3  # different ones before the solution is shown
+
+
+def hint(id: str) -> Card:
+    """The next hint of an exercise, after those already seen; past the last one, all of them again."""
+    try:
+        exercise = find(id)
+    except Unknown as error:
+        return Card(str(error), "", "note")
+    hints = exercise.hints
+    with keep.change() as record:
+        entry = keep.entry(record, exercise.id)
+        seen = entry["hints"]
+        entry["hints"] = min(seen + 1, len(hints))
+    if seen >= len(hints):
+        rows = tuple(Row(f"Hint {i}", text) for i, text in enumerate(hints, 1))
+        return Card(
+            f"{exercise.id} {exercise.title}", "all hints", "note", (*rows, Row("Next", _after_hints(exercise.id)))
+        )
+    left = len(hints) - seen - 1
+    more = _after_hints(exercise.id) if not left else f'`hint("{exercise.id}")` again for the next one; {left} left.'
+    return Card(
+        f"{exercise.id} {exercise.title}", f"hint {seen + 1} of {len(hints)}", "note",
+        (Row("Hint", hints[seen]), Row("Next", more)),
+    )  # fmt: skip
+
+
+def _after_hints(id: str) -> str:
+    return f'After three different attempts `solution("{id}")` shows an answer.'
+
+
+def solution(id: str) -> Card:
+    """The reference, after a pass or three different attempts; before that, a sentence. It is noted that it was shown."""
+    try:
+        exercise = find(id)
+    except Unknown as error:
+        return Card(str(error), "", "note")
+    with keep.change() as record:
+        entry = keep.entry(record, exercise.id)
+        tried = len({attempt["is"] for attempt in entry["attempts"]})
+        shown = bool(entry["passed"]) or tried >= ATTEMPTS
+        if shown and not entry["passed"]:
+            entry["solution"] = entry["solution"] or keep.now()
+    heading = f"{exercise.id} {exercise.title}"
+    if not shown:
+        many = "none" if not tried else f"{tried} of them"
+        text = f"An answer is shown after {ATTEMPTS} different attempts that were checked; there {'is' if tried == 1 else 'are'} {many} so far."
+        return Card(heading, "not yet", "open", (Row("Solution", text), Row("Next", f'`hint("{exercise.id}")`')))
+    noted = "You have passed; this is one way." if entry["passed"] else "Noted: this answer was shown before a pass."
+    return Card(
+        heading, "solution", "note", (Row("One answer", source_of(exercise.reference) or "", True), Row("", noted))
+    )
+
+
+def mine(id: str) -> Callable[..., Any]:
+    """The student's function that passed this exercise, or the library's reference; prints which."""
+    exercise = find(id)
+    fn, said = _mine(exercise.id), "your own"
+    if fn is None:
+        fn, said = exercise.reference, "the library's"
+    print(f"{exercise.id} {exercise.function}: {said}")
+    return fn
+
+
+def whose(id: str) -> str:
+    """Whose function `mine(id)` gives, for the title of a figure: "your own" or "the library's"."""
+    return "the library's" if _mine(find(id).id) is None else "your own"
+
+
+def _mine(id: str) -> Callable[..., Any] | None:
+    try:
+        return keep.load_function(id)
+    except ValueError as error:
+        warnings.warn(
+            f"{error}; the library's function is used. Run its check cell again to keep yours anew.", stacklevel=3
+        )
+        return None

@@ -1,0 +1,158 @@
+"""One-operator mutants of a reference: each is wrong in one place, and a check that accepts it is blind there.
+
+Floor 4, room `exercises`; used by the tests. A mutant is compiled in the reference's own module. Its description,
+"line 3: if a < b: -> if a <= b:" (lines count from the `def`), is what `equivalent_mutants` lists.
+
+| kind       | change                                                     |
+|------------|------------------------------------------------------------|
+| comparison | < <= > >= == != is in, to its neighbour or opposite         |
+| arithmetic | + and -, * and //, / and *, // and /, % and *, ** and *     |
+| boolean    | and/or swapped, `not x` to `not not x`                             |
+| constant   | a number to one more and one less, True and False swapped   |
+| slice      | lower and upper bound one more                              |
+| call       | a call as a statement removed                               |
+| return     | the returned value negated, unless it is a name or a tuple  |
+
+DeMillo, Lipton and Sayward 1978, "Hints on test data selection", is the source of the idea.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.exercises.source import source_of
+
+COMPARISONS = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+ARITHMETIC = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.Div: ast.Mult, ast.FloorDiv: ast.Div,
+    ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitAnd,
+}  # fmt: skip
+TURNS = 100_000  # of all loops of a mutant together, before it counts as endless
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A changed reference; `description` names the change."""
+
+    description: str
+    function: Callable[..., Any]
+
+
+class EndlessMutant(RuntimeError):
+    """A mutant's loop that does not end; a fault like any other."""
+
+
+class _Turns:
+    """Counts the turns of a mutant's loops; a plain object, so that it can be sent to ranks."""
+
+    def __init__(self) -> None:
+        self.left = TURNS
+
+    def __call__(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise EndlessMutant(f"more than {TURNS:,} turns of a loop")
+
+
+def mutants(reference: Callable[..., Any]) -> list[Mutant]:
+    """All mutants of a function written with `def`, in the order of its lines; equal code is listed once.
+
+    Raises ValueError when the function has no source.
+    """
+    source = source_of(reference)
+    if source is None:
+        raise ValueError(f"{reference!r} has no source to change")
+    tree = ast.parse(source)
+    original, found = ast.unparse(tree), {}
+    for node_index, node in enumerate(_inside(tree)):
+        for change_index in range(len(_ways(node))):
+            changed = copy.deepcopy(tree)
+            _ways(_inside(changed)[node_index])[change_index]()
+            code = ast.unparse(ast.fix_missing_locations(changed))
+            if code != original and code not in found:
+                description = f"line {_line(node)}: {_difference(original, code)}"
+                found[code] = Mutant(description, _compiled(changed, reference))
+    return list(found.values())
+
+
+def _line(node: ast.AST) -> int:
+    """The line of a node, counted from the `def`; a slice has none, but what is in it has."""
+    return next(inner.lineno for inner in ast.walk(node) if hasattr(inner, "lineno"))
+
+
+def _difference(original: str, code: str) -> str:
+    """The first line that differs, before and after."""
+    pairs = zip(original.splitlines(), code.splitlines(), strict=False)
+    return next(f"{old.strip()} -> {new.strip()}" for old, new in pairs if old != new)
+
+
+def _inside(tree: ast.Module) -> list[ast.AST]:
+    """The nodes that may change: bodies, without docstrings, annotations, defaults of the signature and decorators."""
+    nodes: list[ast.AST] = []
+    for statement in tree.body[0].body:
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            nodes.extend(ast.walk(statement))
+    return sorted(nodes, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
+
+
+def _ways(node: ast.AST) -> list[Callable[[], None]]:
+    """The changes that a node allows, each a function that makes it in place."""
+
+    def put(field: str, value: Any) -> Callable[[], None]:
+        return lambda: setattr(node, field, value)
+
+    if isinstance(node, ast.Compare):
+        swap = [COMPARISONS[type(op)]() for op in node.ops]
+        return [put("ops", [*node.ops[:i], new, *node.ops[i + 1 :]]) for i, new in enumerate(swap)]
+    if isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in ARITHMETIC:
+        return [put("op", ARITHMETIC[type(node.op)]())]
+    if isinstance(node, ast.BoolOp):
+        return [put("op", ast.Or() if isinstance(node.op, ast.And) else ast.And())]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return [put("operand", ast.UnaryOp(ast.Not(), node.operand))]
+    if isinstance(node, ast.Constant):
+        return [put("value", new) for new in _neighbours(node.value)]
+    if isinstance(node, ast.Slice):
+        bounds = [(name, getattr(node, name)) for name in ("lower", "upper")]
+        one_more = [(name, ast.BinOp(bound, ast.Add(), ast.Constant(1))) for name, bound in bounds if bound is not None]
+        return [put(name, value) for name, value in one_more]
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return [put("value", ast.Constant(None))]
+    if isinstance(node, ast.Return) and isinstance(node.value, (ast.BinOp, ast.Call, ast.Compare, ast.BoolOp)):
+        opposite = ast.Not() if isinstance(node.value, (ast.Compare, ast.BoolOp)) else ast.USub()
+        return [put("value", ast.UnaryOp(opposite, node.value))]
+    return []
+
+
+def _neighbours(value: Any) -> list[Any]:
+    if isinstance(value, bool):
+        return [not value]
+    return [value + 1, value - 1] if isinstance(value, (int, float)) else []
+
+
+def _compiled(tree: ast.Module, reference: Callable[..., Any]) -> Callable[..., Any]:
+    """The changed function, in a copy of the reference's globals, with a limit on the turns of its loops."""
+    counted = ast.fix_missing_locations(_CountTurns().visit(copy.deepcopy(tree)))
+    scope = {**getattr(reference, "__globals__", vars(inspect.getmodule(reference))), "_turn": _Turns()}
+    if inspect.isfunction(reference):
+        scope.update(inspect.getclosurevars(reference).nonlocals)
+    exec(compile(counted, f"<mutant of {reference.__name__}>", "exec"), scope)  # noqa: S102 - our own source, one operator changed
+    return scope[counted.body[0].name]
+
+
+class _CountTurns(ast.NodeTransformer):
+    def visit_While(self, node: ast.While) -> ast.AST:
+        self.generic_visit(node)
+        node.body.insert(0, ast.Expr(ast.Call(ast.Name("_turn", ast.Load()), [], [])))
+        return node
+
+    visit_For = visit_While

@@ -1,0 +1,118 @@
+"""Predictions: say a number before it is measured, then look at both and ask why.
+
+Floor 4, room `exercises`. A prediction made after its reveal is marked late; the first one stands. Cells may be
+run again in any order. Nothing is scored by closeness.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lockstep.exercises import keep
+from lockstep.exercises.card import Card, Row
+
+
+def predict(id: str, value: Any, reason: str = "") -> Card:
+    """Commit to `value` (a number, a word, a list of them) before `reveal(id, measured)`; `reason` in your own words.
+
+    None or ... is no prediction. Until the reveal it may be changed; afterwards the first one stands.
+    """
+    if value is None or value is Ellipsis:
+        return Card(
+            f"Prediction {id}",
+            "open",
+            "open",
+            (Row("Next", f'Put your guess in place of {value!r}: `predict("{id}", ...)`. Any guess beats none.'),),
+        )
+    value = _kept(value)
+    with keep.change() as record:
+        entry = record["predictions"].setdefault(id, {"value": None, "at": None, "revealed": None})
+        if entry.get("value") is None:
+            entry.update(value=value, reason=reason, at=keep.now(), late=entry.get("revealed") is not None)
+        elif entry.get("revealed") is None:
+            if value != entry["value"]:
+                entry["earlier"] = [*entry.get("earlier", []), entry["value"]]
+            entry.update(value=value, reason=reason or entry.get("reason", ""), at=keep.now())
+        entry = dict(entry)
+    stands = value == entry["value"]
+    if entry["revealed"] is None:
+        return Card(f"Prediction {id}", "noted", "good", (Row("You say", said(value)), *_reason(entry)))
+    rows = [Row("You said", said(entry["value"]))]
+    if entry.get("late"):
+        rows.append(Row("Late", "The measured value had already been shown."))
+    elif not stands:
+        rows.append(
+            Row(
+                "Unchanged",
+                f"The measured value has been shown, so {said(value)} is not taken; your first prediction stands.",
+            )
+        )
+    return Card(f"Prediction {id}", "late" if entry.get("late") else "stands", "open", (*rows, *_reason(entry)))
+
+
+def reveal(
+    id: str, measured: Any, unit: str = "", why: str = "Why? Write down your reason before you read on."
+) -> Card:
+    """Show the prediction beside what was measured, and ask why. Without a prediction it says so, and shows the value."""
+    measured = _kept(measured)
+    with keep.change() as record:
+        entry = record["predictions"].setdefault(id, {"value": None, "at": None, "revealed": None})
+        entry["revealed"] = entry.get("revealed") or keep.now()
+        entry["measured"] = measured
+        entry = dict(entry)
+    now = f"{said(measured)} {unit}".strip()
+    if entry.get("value") is None:
+        rows = (
+            Row("You said", f'nothing yet: `predict("{id}", ...)` comes before the measurement, since a guess that was made is what you learn from.'),
+            Row("Measured", now), Row("Why", why),
+        )  # fmt: skip
+        return Card(f"Prediction {id}", "no prediction", "open", rows)
+    late = " (after the measured value was shown)" if entry.get("late") else ""
+    rows = (
+        Row("You said", f"{said(entry['value'])} {unit}".strip() + late),
+        Row("Measured", now),
+        Row("Compared", _compared(entry["value"], measured)),
+        Row("Why", why), *_reason(entry),
+    )  # fmt: skip
+    return Card(f"Prediction {id}", "revealed", "note", tuple(row for row in rows if row.text))
+
+
+def _reason(entry: dict[str, Any]) -> tuple[Row, ...]:
+    return (Row("Your reason", entry["reason"]),) if entry.get("reason") else ()
+
+
+def _kept(value: Any) -> Any:
+    """What JSON can keep: numbers of any library as Python numbers, the rest as text."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_kept(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if type(value) in (bool, int, str) else str(value)
+
+
+def said(value: Any) -> str:
+    """A kept value in words of at most four digits after the first."""
+    if isinstance(value, list):
+        return ", ".join(map(said, value))
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def _compared(value: Any, measured: Any) -> str:
+    numbers = [one for one in (value, measured) if isinstance(one, (int, float)) and not isinstance(one, bool)]
+    if len(numbers) < 2:
+        return "the same" if value == measured else ""
+    if measured == value:
+        return "the same"
+    if value == 0 or measured == 0 or (value < 0) != (measured < 0):
+        return f"{said(abs(measured - value))} apart"
+    ratio = measured / value
+    return (
+        f"measured is {ratio:.3g} times what you said"
+        if 0.1 <= ratio <= 10
+        else f"measured is {ratio:.2g} times what you said: another order of magnitude"
+    )
