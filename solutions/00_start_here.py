@@ -1,0 +1,502 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Lab 00 · Start here
+#
+# **Time:** 15 minutes, exercises included.
+#
+# **You will be able to**
+# - say where the seconds and the bytes of a training step go, from your own measurement;
+# - run one function in several processes at once and let them add up a number;
+# - read the three reports that a parallel program gives when it goes wrong;
+# - say how much faster more machines can make a job at best, before anyone buys them.
+#
+# **You need:** Python and a first PyTorch training loop. No GPU, no network.
+#
+# **How a lab works:** you *predict* a number, *build* a small function, *run* it, and have your own run
+# *explained*. `check(...)` tests your function and shows the smallest case that fails; it never stops the
+# notebook. `hint("00.1")` helps a little more each time you call it.
+
+# %% tags=["parameters"]
+RANKS = 4  # how many processes work together in this lab
+FAST = False  # True: shorter training, for a quick pass
+SEED = 0
+
+# %% [markdown]
+# The picture is a real run, made by the next cell. Each row is one process; time runs to the right. Every
+# process computes, the one in row 0 the least, the one in the last row the most; then they add up their results.
+# Look at the long bar in row 0: at the end of the lab you are asked about it.
+
+# %%
+import os
+import time
+from itertools import pairwise
+
+import torch
+import torch.distributed as dist
+from IPython.display import display
+from ipywidgets import HTML, SelectionSlider, VBox
+from matplotlib.figure import Figure
+from torch.nn.functional import cross_entropy
+
+from lockstep import data, viz
+from lockstep.course import doctor
+from lockstep.exercises import ask, check, diagnose, mine, predict, progress, reveal, whose
+from lockstep.nn import LeNet
+from lockstep.train import train
+from lockstep.world import RunError, launch, simulate
+
+
+def uneven(comm):
+    square = torch.ones(300, 300)
+    with comm.span("compute"):
+        for _ in range(20 * (comm.rank + 1)):
+            square = square @ square / 300
+    return comm.all_reduce(square.mean()).item()
+
+
+launch(uneven, RANKS)  # the first run starts the machinery; the second shows the work alone
+viz.timeline(launch(uneven, RANKS), title="Four processes compute, then add up their results")
+
+# %% [markdown]
+# ## 1. What this machine offers (1 min)
+#
+# A *core* carries out one stream of instructions at a time. How many you have decides what you can measure in
+# this course, so look first.
+
+# %%
+doctor()
+
+# %% [markdown]
+# ## 2. Where one process spends its seconds and bytes (3 min)
+#
+# Before you split a job, know what it is made of. A *process* is a running program with its own memory. Here one
+# process trains LeNet, a small convolutional network, on handwritten digits. Each step has four parts: **load**
+# a batch, **forward**, **backward**, **update** the parameters. Its memory has four tenants: the **parameters**;
+# a **gradient** for each; the **optimizer state** (momentum keeps one more number for each); and the
+# **activations**, which are what the layers computed on the way forward and need again on the way back.
+#
+# Predict first. For every byte of parameters, how many bytes of activations does a step with 64 images keep?
+# Replace `None` with your number, then run the cell.
+
+# %% tags=["predict"]
+predict("00.p1", None)
+
+# %% [markdown]
+# The next cell measures the seconds: the median of some training steps, part by part.
+
+# %% tags=["experiment"]
+BATCH, STEPS = 64, 10 if FAST else 40
+torch.manual_seed(SEED)
+digits = data.load("mnist5k", "train")
+model = LeNet()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+parts = ("load", "forward", "backward", "update")
+measured = []
+for _ in range(STEPS):
+    clock = [time.perf_counter()]
+    chosen = torch.randint(len(digits.labels), (BATCH,))
+    images, labels = digits.images[chosen], digits.labels[chosen]
+    clock.append(time.perf_counter())
+    loss = cross_entropy(model(images), labels)
+    clock.append(time.perf_counter())
+    loss.backward()
+    clock.append(time.perf_counter())
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    clock.append(time.perf_counter())
+    measured.append([1000 * (end - start) for start, end in pairwise(clock)])
+
+milliseconds = dict(zip(parts, torch.tensor(measured).median(dim=0).values.tolist(), strict=True))
+
+# %% [markdown]
+# And this one the bytes. PyTorch calls `keep` for each tensor that it stores for backward; `kept` counts each piece
+# of memory once and leaves out the parameters themselves.
+
+# %% tags=["experiment"]
+own = {parameter.data_ptr() for parameter in model.parameters()}
+kept = {}
+
+
+def keep(tensor):
+    memory = tensor.untyped_storage()
+    if memory.data_ptr() not in own:
+        kept[memory.data_ptr()] = memory.nbytes()
+    return tensor
+
+
+with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    cross_entropy(model(images), labels)
+
+kilobytes = {
+    "parameters": sum(p.nbytes for p in model.parameters()) / 1000,
+    "gradients": sum(p.grad.nbytes for p in model.parameters()) / 1000,
+    "optimizer state": sum(s["momentum_buffer"].nbytes for s in optimizer.state.values()) / 1000,
+    "activations": sum(kept.values()) / 1000,
+}
+
+# %% [markdown]
+# The figure shows both tables: on the left where a step's time goes, on the right what the memory holds when the
+# forward pass ends.
+
+
+# %%
+def bars(axis, amounts, unit):
+    """One bar for each part, with its amount and its share written beside it; returns the same as text."""
+    whole = sum(amounts.values())
+    texts = [f"{amount:,.1f} {unit} ({amount / whole:.0%})" for amount in amounts.values()]
+    drawn = axis.barh(list(amounts), list(amounts.values()), color="#56B4E9", edgecolor="black", hatch="//")
+    axis.bar_label(drawn, texts, padding=4)
+    axis.set_xlim(0, 1.7 * max(amounts.values()))
+    axis.set_xlabel(unit)
+    axis.invert_yaxis()
+    return ", ".join(f"{part} {text}" for part, text in zip(amounts, texts, strict=True))
+
+
+def profile_figure():
+    figure = Figure(figsize=(9.4, 2.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    figure.suptitle(f"One training step of LeNet with {BATCH} images, one process")
+    spent, held = bars(left, milliseconds, "ms"), bars(right, kilobytes, "kB")
+    return viz.Figure(figure, alt=f"One training step of LeNet. Time: {spent}. Memory: {held}.")
+
+
+profile_figure()
+
+# %%
+reveal("00.p1", kilobytes["activations"] / kilobytes["parameters"])
+
+# %% [markdown]
+# Why so many? A convolution uses each of its parameters at every position of every image, and every use leaves a
+# number behind for the backward pass. Activations grow with the batch; the other three tenants do not. Each later
+# lab attacks one of these eight bars.
+
+# %% [markdown]
+# ## 3. What a rank is (4 min)
+#
+# A *rank* is one of several processes that run the same function at the same time. Each knows its own number,
+# counted from 0, and how many there are. They share nothing else: a variable of one rank does not exist in another.
+# `launch(program, RANKS)` starts them, hands each a `comm` to talk through, and gives back what they returned, in the
+# order of their numbers.
+
+
+# %%
+def introduce(comm):
+    print(f"I am rank {comm.rank} of {comm.size}")
+    return 10 * comm.rank
+
+
+launch(introduce, RANKS).values
+
+# %% [markdown]
+# Ranks talk by making the same call together; such a call is a *collective*. The one that training needs most is
+# **all-reduce**: every rank hands in a tensor, and every rank gets the sum of them all. It works *in place*: the sum
+# overwrites the tensor that was handed in, and that tensor is also what the call returns.
+
+
+# %%
+def add_up(comm):
+    tensor = torch.tensor([1, 10 * comm.rank])
+    comm.all_reduce(tensor)
+    return tensor.tolist()
+
+
+launch(add_up, RANKS).values
+
+# %% [markdown]
+# ### Exercise 00.1 · `hello`
+#
+# Every rank returns two numbers: its own rank number squared, and the sum of the squares of all ranks, obtained with
+# `comm.all_reduce`. A tensor with one element counts as a number. The function has to work with any number of ranks.
+
+
+# %% tags=["exercise", "00.1"]
+def hello(comm):
+    """Return this rank's number squared, and the sum of the squares of all ranks."""
+    ### BEGIN SOLUTION
+    square = comm.rank**2
+    total = torch.tensor(square)
+    comm.all_reduce(total)
+    return square, total.item()
+    ### END SOLUTION
+
+
+# %% tags=["check", "00.1"]
+check("00.1", hello)
+
+# %% [markdown]
+# Now your own run as a picture: your function in real processes. Each bar is one rank inside `all_reduce`, from
+# its call until it has the sum.
+
+# %%
+run = launch(mine("00.1"), RANKS)
+print(run.values)
+viz.timeline(run, title=f"hello, {whose('00.1')} function, on {RANKS} ranks")
+
+# %% [markdown]
+# Now on 64 ranks. In the *simulated world* the same function runs on each of them and its numbers are computed for
+# real; only the clock is worked out, message by message, from the published speed of a cluster of GPUs. A simulated
+# second says nothing about your machine, and the figure says that it is simulated.
+
+# %%
+run = simulate(mine("00.1"), 64)
+print("every rank has the same sum:", {total for _, total in run.values}, f"after {run.seconds * 1e6:.0f} microseconds")
+viz.timeline(run, title=f"hello, {whose('00.1')} function, on 64 ranks")
+
+# %% [markdown]
+# ## 4. Three ways a parallel program goes wrong (2 min)
+#
+# Learn the three reports here, where you know the fault. Each cell below catches the error that `launch` raises and
+# prints the report that you would get.
+#
+# **A rank raises an exception.** Rank 2 divides by zero; the others wait for it in vain.
+
+
+# %% tags=["experiment"]
+def stumbles(comm):
+    share = 1 / (2 - comm.rank)
+    return comm.all_reduce(torch.tensor(share))
+
+
+try:
+    launch(stumbles, RANKS)
+except RunError as report:
+    print(report)
+
+# %% [markdown]
+# The rank where it began comes first, with its exception and the line of your cell. The others did nothing wrong and
+# get one line each.
+#
+# **Ranks wait for each other for ever**, which is called a *deadlock*. Here rank 0 skips the collective.
+
+
+# %% tags=["experiment"]
+def disagrees(comm):
+    total = torch.tensor(1.0)
+    if comm.rank > 0:
+        comm.all_reduce(total)
+    return total
+
+
+try:
+    launch(disagrees, RANKS)
+except RunError as report:
+    print(report)
+
+# %% [markdown]
+# No line is wrong by itself, so the report names for each rank the call it waits in. Look for the odd one out: rank 0
+# has finished, and the others wait for it. The cure: every rank makes the same collectives in the same order.
+#
+# **A rank does not come to an end.** A loop waits for nobody, so only the time limit can stop it.
+
+
+# %% tags=["experiment"]
+def loops(comm):
+    steps = 0
+    while comm.rank == 1:
+        steps += 1
+    return steps
+
+
+try:
+    launch(loops, RANKS, timeout=1 if FAST else 3)
+except RunError as report:
+    print(report)
+
+# %% [markdown]
+# The report shows the line where each rank was when the time was up. Without `timeout=`, a run may take a minute.
+
+# %% [markdown]
+# ## 5. How much faster at best? Amdahl's law (2 min)
+#
+# The *speed-up* is the time with one worker divided by the time with many. Some part of every job is *serial*: more
+# workers do not shorten it.
+#
+# Predict: 5 % of a job is serial, and 1,000 workers share the rest. What is the speed-up?
+
+# %% tags=["predict"]
+predict("00.p2", None)
+
+# %% [markdown]
+# ### Exercise 00.2 · `amdahl`
+#
+# `serial_share` is the serial part of the job, between 0 and 1 (5 % is `0.05`); `workers`, at least 1, share the rest
+# evenly. Return the speed-up, not rounded.
+
+
+# %% tags=["exercise", "00.2"]
+def amdahl(serial_share, workers):
+    """Return how many times as fast `workers` do a job of which `serial_share` cannot be shared out."""
+    ### BEGIN SOLUTION
+    return 1 / (serial_share + (1 - serial_share) / workers)
+    ### END SOLUTION
+
+
+# %% tags=["check", "00.2"]
+check("00.2", amdahl)
+
+# %%
+reveal("00.p2", mine("00.2")(0.05, 1000))
+
+# %% [markdown]
+# Even endlessly many workers leave the serial twentieth as it is, so no number of them gets beyond 20. That is Amdahl's
+# law (1967). Gustafson (1988) answered that people with more workers take on more work: if the shared part *grows* with
+# the workers, the same share gives `serial_share + (1 - serial_share) * workers`. The figure shows both answers: solid
+# for the same job, dashed for the growing one.
+
+
+# %%
+law = mine("00.2")
+
+
+def speed_up_figure(serial_share):
+    workers = [2**k for k in range(11)]
+    answers = {
+        "the same job (Amdahl)": [law(serial_share, n) for n in workers],
+        "a growing job (Gustafson)": [serial_share + (1 - serial_share) * n for n in workers],
+    }
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axis = figure.subplots()
+    for (name, speed_ups), line, colour in zip(answers.items(), ("o-", "s--"), ("#0072B2", "#D55E00"), strict=True):
+        axis.plot(workers, speed_ups, line, color=colour, label=f"{name}: {speed_ups[-1]:,.1f} at {workers[-1]:,}")
+    axis.set(xscale="log", yscale="log", ylim=(0.8, 1400), xlabel="workers", ylabel="speed-up")
+    axis.set_title(f"Speed-up with {serial_share:.0%} serial ({whose('00.2')} amdahl)")
+    axis.grid(alpha=0.4)
+    axis.legend(loc="upper left")
+    ends = ", ".join(f"{name} {speed_ups[-1]:,.1f}" for name, speed_ups in answers.items())
+    return viz.Figure(figure, alt=f"Speed-up with {serial_share:.0%} serial on {workers[-1]:,} workers: {ends}.")
+
+
+speed_up_figure(0.05)
+
+# %% [markdown]
+# Move the slider to change the serial share. Then compare with your own measurement: if ranks share out the step of
+# section 2, each of them still does the whole update, so the update is its serial part.
+
+# %% tags=["widget"]
+frames = {f"{share:.0%}": speed_up_figure(share)._repr_html_() for share in (0.0, 0.01, 0.05, 0.1, 0.2, 0.5)}
+slider = SelectionSlider(options=list(frames.items()), index=2, description="serial share")
+picture = HTML(slider.value)
+slider.observe(lambda change: setattr(picture, "value", change["new"]), "value")
+display(VBox([slider, picture]))
+
+update_share = milliseconds["update"] / sum(milliseconds.values())
+print(f"Your update takes {update_share:.1%} of a step: at most {1 / update_share:.1f} times as fast.")
+
+# %% [markdown]
+# ## 6. The real thing (2 min)
+#
+# `comm` is a thin layer. Underneath is `torch.distributed`, which you will meet in every real training program, and
+# inside `launch` you can call it yourself. Side by side:
+
+
+# %%
+def hello_in_torch(comm):
+    square = dist.get_rank() ** 2
+    total = torch.tensor(square)
+    dist.all_reduce(total)
+    return square, total.item()
+
+
+print("lockstep:         ", launch(mine("00.1"), RANKS).values)
+print("torch.distributed:", launch(hello_in_torch, RANKS).values)
+
+# %% [markdown]
+# Now train for real. In *data-parallel* training every rank has the same network and its own part of each batch;
+# after the backward pass an all-reduce adds up the gradients, so that all take the same step. The strategy "naive"
+# does just that, one gradient after the other.
+#
+# Predict: with `RANKS` ranks instead of one, each on one *thread* (one stream of instructions), how many times as many
+# images per second does your machine train on? Section 1 says how many cores they have.
+
+# %% tags=["predict"]
+predict("00.p3", None)
+
+# %% tags=["experiment"]
+EPOCHS, CORES = 1 if FAST else 2, os.cpu_count()
+steps = 4 * (10 if FAST else EPOCHS * len(digits) // BATCH)
+print(f"{steps} steps, about {steps * sum(milliseconds.values()) / 1000:.0f} s at the pace of section 2")
+
+plans = {
+    "1 rank, 1 thread": (1, "none", 1),
+    "2 ranks, 1 thread each": (2, "naive", 1),
+    f"{RANKS} ranks, 1 thread each": (RANKS, "naive", 1),
+    f"1 rank, {CORES} threads": (1, "none", CORES),
+}
+rates = {}
+for name, (ranks, strategy, threads) in plans.items():
+    result = launch(train, ranks, strategy, epochs=EPOCHS, fast=FAST, threads=threads, seed=SEED).values[0]
+    rates[name] = result.images_per_second
+    print(f"{name:24} {result.seconds:6.2f} s {rates[name]:8,.0f} images/s {result.accuracy:7.1%} right")
+
+# %%
+reveal("00.p3", rates[f"{RANKS} ranks, 1 thread each"] / rates["1 rank, 1 thread"])
+
+# %% [markdown]
+# Ranks beyond the number of cores take turns, and in each all-reduce all of them wait for the one whose turn comes
+# last. The last line of the table is the fair opponent: one process with a thread on every core. On a laptop,
+# training with more ranks gains little over it, and this course does not pretend otherwise. It measures what your
+# machine can show and computes the rest in the simulated world.
+#
+# The training above is short, so its accuracy is low. All 15 epochs, from a terminal:
+#
+# ```
+# python -m lockstep.train --strategy none
+# ```
+
+# %% [markdown]
+# ## 7. On real hardware, and what you know now (1 min)
+#
+# On a machine with GPUs every rank gets a GPU of its own, and the messages travel through **NCCL**, NVIDIA's library
+# for collectives between GPUs; here they travelled through **gloo**, its counterpart for processors. Your function
+# stays as it is. Outside a notebook `torchrun` starts the ranks. This line trains on two of them, here or on a
+# machine with two GPUs:
+#
+# ```
+# torchrun --nproc-per-node=2 -m lockstep.train --strategy naive
+# ```
+#
+# **Summary**
+# - A step is load, forward, backward, update; its memory is parameters, gradients, optimizer state, activations.
+# - A rank is a process with a number. Ranks share nothing, and every rank joins every collective.
+# - Exception, deadlock, time limit: read which rank, which call, which line.
+# - The serial share bounds the speed-up, whatever you buy.
+#
+# Three questions. Choose, say how sure you are, and read why.
+
+# %%
+ask("00.q1")
+
+# %%
+ask("00.q2")
+
+# %%
+ask("00.q3")
+
+# %% [markdown]
+# And a riddle: the run of a wrong `hello`, or perhaps of a right one. Which fault is it? Run the cell again for another.
+
+# %%
+diagnose("00")
+
+# %%
+progress("00")
+
+# %% [markdown]
+# **References**
+# - Y. LeCun, L. Bottou, Y. Bengio, P. Haffner (1998), "Gradient-based learning applied to document recognition",
+#   Proceedings of the IEEE 86(11), 2278-2324: LeNet.
+# - G. M. Amdahl (1967), "Validity of the single processor approach to achieving large scale computing capabilities",
+#   AFIPS Spring Joint Computer Conference, 483-485.
+# - J. L. Gustafson (1988), "Reevaluating Amdahl's law", Communications of the ACM 31(5), 532-533.
