@@ -44,7 +44,7 @@ from torch import Tensor
 from lockstep.comm import collectives
 from lockstep.comm.errors import CommunicationError
 from lockstep.comm.reduction import OPS, check_op
-from lockstep.comm.signature import check_rank, check_tensor, describe
+from lockstep.comm.signature import check_rank, check_tensor, describe, in_sizes, rows_left_open
 from lockstep.comm.traffic import Traffic
 
 __all__ = ["OPS", "CommunicationError", "Communicator", "Handle", "Traffic"]
@@ -111,7 +111,7 @@ class Communicator(ABC):
         check_op(op, tensor.dtype)
         return self.run_collective(
             "reduce_scatter",
-            f"reduce_scatter({op}) of {describe(tensor)}{_in_sizes(sizes)}",
+            f"reduce_scatter({op}) of {describe(tensor)}{in_sizes(sizes)}",
             lambda comm: collectives.ring_reduce_scatter(comm, tensor, op, sizes),
             async_op,
         )
@@ -121,7 +121,7 @@ class Communicator(ABC):
         check_tensor(tensor, self.device)
         return self.run_collective(
             "all_gather",
-            f"all_gather of {_rows_left_open(tensor, sizes)}{_in_sizes(sizes)}",
+            f"all_gather of {rows_left_open(tensor, sizes)}{in_sizes(sizes)}",
             lambda comm: collectives.ring_all_gather(comm, tensor, sizes),
             async_op,
         )
@@ -137,7 +137,7 @@ class Communicator(ABC):
         check_tensor(tensor, self.device)
         return self.run_collective(
             "all_to_all",
-            f"all_to_all of {_rows_left_open(tensor, send_sizes)}",
+            f"all_to_all of {rows_left_open(tensor, send_sizes)}",
             lambda comm: collectives.pairwise_all_to_all(comm, tensor, send_sizes, recv_sizes),
             async_op,
         )
@@ -171,7 +171,7 @@ class Communicator(ABC):
         check_rank(dst, self.size, "dst")
         return self.run_collective(
             "gather",
-            f"gather to rank {dst} of {_rows_left_open(tensor, sizes)}{_in_sizes(sizes)}",
+            f"gather to rank {dst} of {rows_left_open(tensor, sizes)}{in_sizes(sizes)}",
             lambda comm: collectives.direct_gather(comm, tensor, dst, sizes),
         )
 
@@ -215,15 +215,3 @@ class Communicator(ABC):
 
         `.remove()` of what it gives undoes it.
         """
-
-
-def _in_sizes(sizes: Sequence[int] | None) -> str:
-    """The part of a signature that says how rows or elements are divided; nothing when evenly."""
-    return "" if sizes is None else f" in sizes {list(sizes)}"
-
-
-def _rows_left_open(tensor: Tensor, sizes: Sequence[int] | None) -> str:
-    """Dtype and shape, with the rows left out where ranks may differ in them."""
-    if sizes is None or tensor.dim() == 0:
-        return describe(tensor)
-    return describe(tensor[:0]).replace("[0", "[rows", 1)

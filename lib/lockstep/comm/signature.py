@@ -5,6 +5,8 @@ Floor 1, room `comm`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,18 @@ from lockstep.comm.reduction import name_of
 def describe(tensor: Tensor) -> str:
     """Dtype and shape, e.g. "float32[8, 3]": what two ranks must agree on."""
     return f"{name_of(tensor.dtype)}[{', '.join(map(str, tensor.shape))}]"
+
+
+def in_sizes(sizes: Sequence[int] | None) -> str:
+    """The part of a signature that says how rows or elements are divided; nothing when evenly."""
+    return "" if sizes is None else f" in sizes {list(sizes)}"
+
+
+def rows_left_open(tensor: Tensor, sizes: Sequence[int] | None) -> str:
+    """Dtype and shape, with the rows left out where ranks may differ in them."""
+    if sizes is None or tensor.dim() == 0:
+        return describe(tensor)
+    return describe(tensor[:0]).replace("[0", "[rows", 1)
 
 
 def check_tensor(tensor: Tensor, device: torch.device) -> None:

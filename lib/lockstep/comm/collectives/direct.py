@@ -31,30 +31,37 @@ def pairwise_all_to_all(
     """
     r, p = comm.rank, comm.size
     own = tensor.detach().contiguous()
-    if own.dim() == 0:
-        raise CommunicationError(
-            "all_to_all splits rows, and a tensor without dimensions has none: give it one row a rank."
-        )
-    if send_sizes is None and own.shape[0] % p:
-        raise CommunicationError(
-            f"all_to_all of {own.shape[0]} rows over {p} ranks does not split evenly: give send_sizes and recv_sizes."
-        )
-    if (send_sizes is None) != (recv_sizes is None):
-        raise CommunicationError("all_to_all needs both send_sizes and recv_sizes, or neither.")
-    give = own.split(sizes_or_equal(send_sizes, own.shape[0], p, "send_sizes"))
-    rows = [part.shape[0] for part in give] if recv_sizes is None else list(recv_sizes)
-    sizes_or_equal(rows, sum(rows), p, "recv_sizes")
-    joined = own.new_empty((sum(rows), *own.shape[1:]))
-    take = joined.split(rows)
-    if give[r].shape != take[r].shape:
-        raise CommunicationError(
-            f"Rank {r} keeps {give[r].shape[0]} rows by send_sizes[{r}] and {take[r].shape[0]} by recv_sizes[{r}]."
-        )
+    give_rows, take_rows = rows_to_swap(own, p, r, send_sizes, recv_sizes)
+    joined = own.new_empty((sum(take_rows), *own.shape[1:]))
+    give, take = own.split(give_rows), joined.split(take_rows)
     take[r].copy_(give[r])
     for s in range(1, p):
         to, source = (r + s) % p, (r - s) % p
         comm.exchange([(give[to], to)], [(take[source], source)])
     return joined
+
+
+def rows_to_swap(
+    own: Tensor, p: int, r: int, send_sizes: Sequence[int] | None, recv_sizes: Sequence[int] | None
+) -> tuple[list[int], list[int]]:
+    """Rows that rank r gives to each rank and takes from each, in an all_to_all of `own`."""
+    if own.dim() == 0:
+        raise CommunicationError(
+            "all_to_all splits rows, and a tensor without dimensions has none: give it one a rank."
+        )
+    if (send_sizes is None) != (recv_sizes is None):
+        raise CommunicationError("all_to_all needs both send_sizes and recv_sizes, or neither.")
+    if send_sizes is None and own.shape[0] % p:
+        raise CommunicationError(
+            f"all_to_all of {own.shape[0]} rows over {p} ranks does not split evenly: give send_sizes and recv_sizes."
+        )
+    give = sizes_or_equal(send_sizes, own.shape[0], p, "send_sizes")
+    take = give if recv_sizes is None else sizes_or_equal(recv_sizes, sum(recv_sizes), p, "recv_sizes")
+    if give[r] != take[r]:
+        raise CommunicationError(
+            f"Rank {r} keeps {give[r]} rows by send_sizes[{r}] and {take[r]} by recv_sizes[{r}]: they are the same rows."
+        )
+    return give, take
 
 
 def direct_gather(
@@ -71,9 +78,7 @@ def direct_gather(
         return None
     shapes = [own.shape if sizes is None else (sizes[rank], *own.shape[1:]) for rank in range(comm.size)]
     gathered = [own.clone() if rank == dst else own.new_empty(shapes[rank]) for rank in range(comm.size)]
-    for rank in range(comm.size):
-        if rank != dst:
-            comm.recv(gathered[rank], rank)
+    comm.exchange([], [(gathered[rank], rank) for rank in range(comm.size) if rank != dst])
     return gathered
 
 
@@ -93,9 +98,7 @@ def direct_scatter(comm: Communicator, tensor: Tensor, tensors: Sequence[Tensor]
             f"scatter: tensors[{src}] is {tensors[src].dtype} {list(tensors[src].shape)}, "
             f"but rank {src} receives into {tensor.dtype} {list(tensor.shape)}."
         )
-    for rank in range(comm.size):
-        if rank != src:
-            comm.send(tensors[rank].detach().contiguous(), rank)
+    comm.exchange([(tensors[rank], rank) for rank in range(comm.size) if rank != src], [])
     tensor.detach().copy_(tensors[src].detach())
     return tensor
 
