@@ -1,0 +1,75 @@
+"""Spread a model's cost over its layers, so that each gradient is ready at its own time.
+
+Floor 1, room `world`. A layer's forward cost is spent when its forward has run. Its backward cost is
+spent when the gradient of its output arrives: that is before autograd computes the layer's own gradients
+and hands them to whoever listens, so communication that a parameter's hook launches starts after the
+cost of the layer, and while the layers before it are still to come. A hook on the module's backward
+would be too late: parameters' gradients are accumulated before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lockstep.cost import Cost, LayerCost
+
+Spend = Callable[[str, "Cost | float"], None]
+
+
+class Charge:
+    """The hooks of one `charge` call; `remove()` takes them away, also from graphs that were built before."""
+
+    def __init__(self, model: nn.Module, profile: Mapping[str, LayerCost], spend: Spend) -> None:
+        self._spend: Spend | None = spend
+        self._hooks = [self._listen(model, name, cost) for name, cost in _checked(model, profile)]
+
+    def remove(self) -> None:
+        """Charge nothing from now on."""
+        self._spend = None
+        for hook in self._hooks:
+            hook.remove()
+
+    def _listen(self, model: nn.Module, name: str, cost: LayerCost) -> Any:
+        shown = name or type(model).__name__
+
+        def arrived(_: Tensor) -> None:
+            self._charge(f"backward {shown}", cost.backward)
+
+        def ran(_: nn.Module, __: Any, output: Any) -> None:
+            self._charge(f"forward {shown}", cost.forward)
+            outputs = [tensor for tensor in _tensors(output) if tensor.requires_grad]
+            if len(outputs) == 1:
+                outputs[0].register_hook(arrived)
+            elif outputs:
+                torch.autograd.graph.register_multi_grad_hook(outputs, arrived, mode="any")
+
+        return model.get_submodule(name).register_forward_hook(ran)
+
+    def _charge(self, name: str, cost: Cost | float) -> None:
+        if self._spend is not None and cost not in (0, Cost()):
+            self._spend(name, cost)
+
+
+def _checked(model: nn.Module, profile: Mapping[str, LayerCost]) -> list[tuple[str, LayerCost]]:
+    known = dict(model.named_modules())
+    for name, cost in profile.items():
+        if name not in known:
+            raise ValueError(f"the profile has a cost for {name!r}, but the model's modules are {', '.join(known)[:400]}")
+        if not isinstance(cost, LayerCost):
+            raise TypeError(f"the profile gives {cost!r} for {name!r}; give LayerCost(forward, backward)")
+    return list(profile.items())
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    """The tensors of a module's output: itself, or those in its tuples, lists and dictionaries."""
+    if isinstance(output, Tensor):
+        return [output]
+    if isinstance(output, Mapping):
+        output = list(output.values())
+    if isinstance(output, (tuple, list)):
+        return [tensor for part in output for tensor in _tensors(part)]
+    return []
