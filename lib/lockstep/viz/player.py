@@ -1,0 +1,68 @@
+"""A moving figure: frames drawn beforehand, a slider, a play button that waits to be pressed.
+
+Floor 3. Core ipywidgets only (7.7 or later); without them, or where they are not shown, the last frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.viz.figure import image_tag
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One picture: `alt` says what it shows, `label` what the slider says beside it."""
+
+    png: bytes
+    alt: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Player:
+    """frames: the pictures. alt: the whole, numbers included. width: css pixels."""
+
+    frames: Sequence[Frame]
+    alt: str
+    width: int
+
+    def widget(self) -> Any:
+        """A new ipywidgets box that shows the last frame until the reader moves the slider or presses play."""
+        import ipywidgets as w
+
+        last = len(self.frames) - 1
+        image = w.HTML(self._tag(last))
+        slider = w.IntSlider(last, 0, last, description="time", readout=False, continuous_update=True)
+        said = w.Label(self.frames[last].label)
+        play = w.Play(value=0, min=0, max=last, interval=500)
+
+        def show(change: dict) -> None:
+            image.value = self._tag(change["new"])
+            said.value = self.frames[change["new"]].label
+
+        slider.observe(show, names="value")
+        play.observe(lambda change: setattr(slider, "value", change["new"]), names="value")
+        return w.VBox([w.HBox([play, slider, said]), image])
+
+    def _tag(self, index: int) -> str:
+        frame = self.frames[index]
+        return image_tag(frame.png, frame.alt, self.width)
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_html_(self) -> str:
+        return image_tag(self.frames[-1].png, self.alt, self.width)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """The widget for front ends that show widgets, the last frame for all others."""
+        bundle = {"text/html": self._repr_html_(), "text/plain": self.alt}
+        try:
+            widget = self.widget()
+        except ImportError:
+            return bundle
+        view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+        return {"application/vnd.jupyter.widget-view+json": view} | bundle
