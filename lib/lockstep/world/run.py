@@ -51,8 +51,11 @@ class DeadlockError(RunError):
 
 
 class RunTimeout(RunError):
-    """The run reached its time limit; `stacks` maps each rank to where it was."""
+    """The run reached its time limit; `stacks` maps each rank to where it was, `lines` to the user's running line."""
 
-    def __init__(self, message: str, stacks: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self, message: str, stacks: Mapping[int, str] | None = None, lines: Mapping[int, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.stacks = dict(stacks or {})
+        self.lines = dict(lines or {})

@@ -1,0 +1,9 @@
+"""Room `world`: the two worlds a rank function can run in, `launch` (processes) and `simulate` (a virtual clock)."""
+
+from lockstep.world.launch import launch
+from lockstep.world.magic import load_ipython_extension, register_in_ipython
+from lockstep.world.run import DeadlockError, RankError, Run, RunError, RunTimeout
+
+__all__ = ["DeadlockError", "RankError", "Run", "RunError", "RunTimeout", "launch", "load_ipython_extension"]
+
+register_in_ipython()

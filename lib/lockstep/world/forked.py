@@ -1,0 +1,197 @@
+"""The kernel's side of the warm parent: start it once, ask it for ranks.
+
+Floor 1; read `warm.py` first. Linux only; elsewhere ranks are spawned (`spares.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from lockstep.world.run import RunError
+from lockstep.world.wire import Channel, Stream
+
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from lockstep.world import warm; warm.serve(int(sys.argv[2]))"
+)
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class WarmParentLost(RunError):
+    """The warm parent went away before it had started the ranks: start another."""
+
+
+class _Warm:
+    """The one warm parent of this process. A forked copy of the kernel does not share it."""
+
+    lock = threading.Lock()
+    socket: socket.socket | None = None
+    process: subprocess.Popen[bytes] | None = None
+    log = -1
+
+
+def start_warm_parent() -> socket.socket:
+    """The socket to ask for ranks; starts the warm parent if there is none. Does not wait for its imports."""
+    with _Warm.lock:
+        if _Warm.socket is None or _Warm.process is None or _Warm.process.poll() is not None:
+            _forget()
+            _start()
+        assert _Warm.socket is not None
+        return _Warm.socket
+
+
+def _start() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _Warm.log = os.memfd_create("lockstep-warm")
+    _Warm.process = subprocess.Popen(
+        [sys.executable, "-P", "-c", BOOT, json.dumps(import_path()), str(os.getpid())],
+        stdin=theirs,
+        stdout=_Warm.log,
+        stderr=_Warm.log,
+        cwd="/",
+        env=os.environ | ONE_THREAD,
+        start_new_session=True,
+    )
+    _Warm.socket = ours
+    theirs.close()
+
+
+def import_path() -> list[str]:
+    """`sys.path` without the working directory, where a student's `random.py` may lie."""
+    return [path for path in sys.path if path not in ("", working_directory())]
+
+
+def working_directory() -> str:
+    """The working directory; the root of the file system when it has been deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.sep
+
+
+def _forget() -> None:
+    """Close our side; the warm parent, if it lives, ends itself."""
+    if _Warm.socket is not None:
+        _Warm.socket.close()
+        os.close(_Warm.log)
+    _Warm.socket = _Warm.process = None
+
+
+def _forget_in_fork() -> None:
+    _Warm.lock = threading.Lock()
+    _forget()
+
+
+@atexit.register
+def stop_warm_parent() -> None:
+    """End the warm parent and wait for it; the next launch starts another."""
+    with _Warm.lock:
+        process = _Warm.process
+        _forget()
+    if process is not None:
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_fork)
+
+
+class ForkedRanks:
+    """`ranks` new processes, forked from the warm parent: channels, outputs, exits, one end."""
+
+    def __init__(self, ranks: int, scratch: str) -> None:
+        self.pids: dict[int, int] = {}
+        self.channels: list[Channel] = []
+        self.outputs: list[Stream] = []
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        handed = [theirs.detach()]
+        for _ in range(ranks):
+            control, far_control = socket.socketpair()
+            output, far_output = os.pipe()
+            self.channels.append(Channel(control))
+            self.outputs.append(Stream(output))
+            handed += [far_control.detach(), far_output]
+        try:
+            socket.send_fds(start_warm_parent(), [os.fsencode(scratch)], handed)
+        except OSError:
+            self.end()
+            raise WarmParentLost("the warm parent has gone") from None
+        finally:
+            for descriptor in handed:
+                os.close(descriptor)
+
+    @property
+    def waitable(self) -> list[Any]:
+        """What becomes readable when there are `exits` to read."""
+        return [self._socket]
+
+    def exits(self) -> list[tuple[int, int]]:
+        """(rank, exit code or minus the signal) of ranks that have ended since the last call."""
+        ended = []
+        while (message := self._receive()) is not None:
+            kind, *rest = message
+            if kind == "started":
+                self.pids = rest[0]
+            elif kind == "exit":
+                ended.append((rest[0], rest[1]))
+            else:
+                raise RunError(f"launch could not start its ranks: {rest[0]}. Ask for fewer ranks.")
+        return ended
+
+    def _receive(self) -> tuple[Any, ...] | None:
+        try:
+            packet = self._socket.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            packet = b""
+        if packet:
+            return pickle.loads(packet)
+        if not self.pids:
+            raise WarmParentLost(f"the process that starts ranks could not start: {_last_words()}")
+        raise RunError("the process that starts ranks was killed, and the ranks with it; run the cell again")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every rank that is alive."""
+        try:
+            self._socket.send(pickle.dumps(("signal", number)))
+        except OSError:
+            pass
+
+    def end(self) -> None:
+        """Kill every rank that is left, with all it started, and return when they are gone (at most 2 s)."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(2)
+            while self._socket.recv(65536):
+                pass
+        except OSError:
+            pass
+        self._socket.close()
+
+    def close(self) -> None:
+        """Give back channels and pipes; call it after the last output has been read."""
+        for channel in self.channels:
+            channel.close()
+        for output in self.outputs:
+            output.close()
+
+
+def _last_words() -> str:
+    with _Warm.lock:
+        if _Warm.log < 0:
+            return "it left no message"
+        text = os.pread(_Warm.log, 65536, 0).decode(errors="replace").strip()
+    return text.splitlines()[-1] if text else "it left no message"
