@@ -1,6 +1,7 @@
 """Small exercises for testing the machinery: `half`, a plain function with several known mistakes."""
 
 import numpy as np
+
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import all_of, same_arguments, same_value
 from lockstep.exercises.observe import Call

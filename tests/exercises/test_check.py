@@ -8,8 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from lockstep.exercises import check, keep
 from small import HALVES, doubles, floors, halves_in_a_loop, halves_stub
+
+from lockstep.exercises import check, keep
 
 
 def test_a_pass_is_kept_with_its_points():
@@ -77,7 +78,7 @@ def prints(numbers):
 
 
 def prints_without_end(numbers):
-    for _ in range(200_000):
+    for _ in range(20_000):
         print("x" * 100)
     return numbers
 
@@ -272,7 +273,7 @@ def hides_the_call(numbers):
 def swallows_it(numbers):
     try:
         return [getattr(statistics, "me" + "an")([0.0, n]) for n in numbers]
-    except Exception:  # noqa: BLE001 - what students write
+    except Exception:  # what students write
         return [n / 2 for n in numbers]
 
 
@@ -288,7 +289,7 @@ def test_a_forbidden_call_is_named(fn, name):
 
 def test_a_forbidden_call_without_source_is_seen_while_it_runs():
     scope = {"average": statistics.mean}
-    exec("def fn(numbers):\n    return [average([0.0, n]) for n in numbers]", scope)  # noqa: S102
+    exec("def fn(numbers):\n    return [average([0.0, n]) for n in numbers]", scope)
     assert check(HALVES, scope["fn"]).status == "forbidden"
 
 
@@ -303,6 +304,7 @@ def test_the_state_of_the_notebook_does_not_change_the_expected_values():
     from dataclasses import replace
 
     import torch
+
     from lockstep.exercises.exercise import Case
 
     ones = replace(

@@ -12,7 +12,7 @@ from lockstep.exercises.predictions import predict, reveal
 from lockstep.exercises.progress import progress
 from lockstep.exercises.registry import all as all
 from lockstep.exercises.registry import find as find
-from lockstep.exercises.submit import submit
+from lockstep.exercises.submission import submit
 
 __all__ = [  # without `all`, which would hide the builtin from who imports *
     "answer",

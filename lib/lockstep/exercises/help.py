@@ -46,7 +46,7 @@ def _after_hints(id: str) -> str:
 
 
 def solution(id: str) -> Card:
-    """The reference, after a pass or three different attempts; before that, a sentence. It is noted that it was shown."""
+    """The reference, after a pass or three different attempts; before that, a sentence. What was shown is noted."""
     try:
         exercise = find(id)
     except Unknown as error:
@@ -59,8 +59,7 @@ def solution(id: str) -> Card:
             entry["solution"] = entry["solution"] or keep.now()
     heading = f"{exercise.id} {exercise.title}"
     if not shown:
-        many = "none" if not tried else f"{tried} of them"
-        text = f"An answer is shown after {ATTEMPTS} different attempts that were checked; there {'is' if tried == 1 else 'are'} {many} so far."
+        text = f"An answer is shown after {ATTEMPTS} different attempts that were checked; so far there were {tried}."
         return Card(heading, "not yet", "open", (Row("Solution", text), Row("Next", f'`hint("{exercise.id}")`')))
     noted = "You have passed; this is one way." if entry["passed"] else "Noted: this answer was shown before a pass."
     return Card(

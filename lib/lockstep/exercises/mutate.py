@@ -145,7 +145,7 @@ def _compiled(tree: ast.Module, reference: Callable[..., Any]) -> Callable[..., 
     scope = {**getattr(reference, "__globals__", vars(inspect.getmodule(reference))), "_turn": _Turns()}
     if inspect.isfunction(reference):
         scope.update(inspect.getclosurevars(reference).nonlocals)
-    exec(compile(counted, f"<mutant of {reference.__name__}>", "exec"), scope)  # noqa: S102 - our own source, one operator changed
+    exec(compile(counted, f"<mutant of {reference.__name__}>", "exec"), scope)  # our own source, one operator changed
     return scope[counted.body[0].name]
 
 

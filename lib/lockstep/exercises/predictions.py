@@ -45,7 +45,7 @@ def predict(id: str, value: Any, reason: str = "") -> Card:
         rows.append(
             Row(
                 "Unchanged",
-                f"The measured value has been shown, so {said(value)} is not taken; your first prediction stands.",
+                f"The measured value has been shown: {said(value)} is not taken, your first prediction stands.",
             )
         )
     return Card(f"Prediction {id}", "late" if entry.get("late") else "stands", "open", (*rows, *_reason(entry)))
@@ -64,7 +64,7 @@ def reveal(
     now = f"{said(measured)} {unit}".strip()
     if entry.get("value") is None:
         rows = (
-            Row("You said", f'nothing yet: `predict("{id}", ...)` comes before the measurement, since a guess that was made is what you learn from.'),
+            Row("You said", f'nothing yet: `predict("{id}", ...)` comes first, since one learns from a guess that was made.'),
             Row("Measured", now), Row("Why", why),
         )  # fmt: skip
         return Card(f"Prediction {id}", "no prediction", "open", rows)
@@ -111,8 +111,5 @@ def _compared(value: Any, measured: Any) -> str:
     if value == 0 or measured == 0 or (value < 0) != (measured < 0):
         return f"{said(abs(measured - value))} apart"
     ratio = measured / value
-    return (
-        f"measured is {ratio:.3g} times what you said"
-        if 0.1 <= ratio <= 10
-        else f"measured is {ratio:.2g} times what you said: another order of magnitude"
-    )
+    order = "" if 0.1 <= ratio <= 10 else ": another order of magnitude"
+    return f"measured is {ratio:.3g} times what you said{order}"

@@ -37,10 +37,11 @@ class Table:
             "<tr>" + "".join(f'<td style="{cell};text-align:{_side(t)}">{html.escape(t)}</td>' for t in row) + "</tr>"
             for row in self.rows
         )
+        title = f'<caption style="text-align:left;font-weight:600;color:inherit">{html.escape(self.title)}</caption>'
         foot = f'<div style="margin-top:4px">{html.escape(self.foot)}</div>' if self.foot else ""
         return (
-            '<div style="color:inherit;line-height:1.45;margin:6px 0"><table style="border-collapse:collapse;color:inherit">'
-            f'<caption style="text-align:left;font-weight:600;color:inherit;caption-side:top">{html.escape(self.title)}</caption>'
+            '<div style="color:inherit;line-height:1.45;margin:6px 0">'
+            f'<table style="border-collapse:collapse;color:inherit;caption-side:top">{title}'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}</div>"
         )
 

@@ -38,8 +38,8 @@ def try_in_child(exercise: Exercise, fn: Callable[..., Any], cases: Sequence[Cas
         end = Failure("Killed", "its process ended before it returned a value")
         try:
             run_child(_observe_all, *job, timeout=LIMIT + 2)
-        except RunTimeout:  # the watchdog did not get a turn: one long operation inside C code
-            end = Failure("Timeout", f"{LIMIT:g} s")
+        except RunTimeout as error:  # the watchdog did not get a turn: one long operation inside C code
+            end = Failure("Timeout", " at ".join(filter(None, (f"{LIMIT:g} s", error.lines.get(0)))))
         except RunError as error:
             end = Failure("Killed", str(error))
         seen = _read(file)

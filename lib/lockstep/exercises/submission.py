@@ -46,9 +46,12 @@ def submit(lab: str, notebook: str | Path | None = None) -> Card:
         return _refused(lab, f"{file.name} could not be read as a notebook: {error}")
     missing = unsaved(lab, history(), cells)
     if missing:
-        first = next((line for line in missing[0].splitlines() if line.strip()), "")
-        rest = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-        return _refused(lab, f"{file.name} is not saved as you last ran it: the cell that begins `{first.strip()}`{rest} differs or is missing. Save (Ctrl+S), then run this cell again.")  # fmt: skip
+        first = next((line for line in missing[0].splitlines() if line.strip()), "").strip()
+        rest = f", and {len(missing) - 1} more," if len(missing) > 1 else ""
+        why = (
+            f"{file.name} is not saved as you last ran it: the cell that begins `{first}`{rest} differs or is missing."
+        )
+        return _refused(lab, f"{why} Save (Ctrl+S), then run this cell again.")
     try:
         target = _write_zip(lab, file.name, content)
     except OSError as error:

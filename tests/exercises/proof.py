@@ -1,0 +1,111 @@
+"""What must hold for an exercise, as functions that raise AssertionError; tests apply them to every exercise.
+
+They take the same way as `check` (observe, judge, assess), in this process for speed.
+"""
+
+import pickle
+import textwrap
+from functools import cache
+
+import numpy as np
+import torch
+
+from lockstep.exercises.assess import assess
+from lockstep.exercises.forbidden import resolve
+from lockstep.exercises.judge import judged
+from lockstep.exercises.mutate import mutants
+from lockstep.exercises.source import is_blank, source_of
+from lockstep.exercises.trial import observe_here
+
+SEEDS = (0, 1, 2)
+
+
+@cache
+def behaviour(exercise, fn, seed):
+    return observe_here(exercise, fn, exercise.draw(seed))
+
+
+def verdict_on(exercise, fn, seed=0):
+    cases, expected = exercise.draw(seed), behaviour(exercise, exercise.reference, seed)
+    seen = behaviour(exercise, fn, seed)
+    return assess(exercise, cases, seen, expected, lambda mistake: behaviour(exercise, mistake.function, seed))
+
+
+def right_ones_pass(exercise):
+    assert len(exercise.also_right) >= 2, "at least two other right solutions"
+    assert len({source_of(one) for one in (exercise.reference, *exercise.also_right)}) == len(exercise.also_right) + 1
+    for fn in (exercise.reference, *exercise.also_right):
+        for seed in SEEDS:
+            verdict = verdict_on(exercise, fn, seed)
+            assert verdict.passed, f"{fn.__name__}, seed {seed}\n{verdict.text}"
+
+
+def stub_is_not_attempted(exercise):
+    assert is_blank(exercise.stub, exercise.stub)
+    assert verdict_on(exercise, exercise.stub).status == "not attempted", "the stub does something"
+    assert not is_blank(exercise.reference, exercise.stub)
+
+
+def mistakes_get_their_sentences(exercise):
+    assert len(exercise.mistakes) >= 4, "at least four known mistakes"
+    for what in ("name", "sentence"):
+        assert len({getattr(one, what) for one in exercise.mistakes}) == len(exercise.mistakes), f"a {what} comes twice"
+    for mistake in exercise.mistakes:
+        for seed in SEEDS:
+            verdict = verdict_on(exercise, mistake.function, seed)
+            assert not verdict.passed, f"{mistake.name!r} passes with seed {seed}"
+            assert verdict.cause == mistake.sentence, f"{mistake.name!r} is taken for {verdict.mistake!r}\n{verdict.text}"
+
+
+def mutants_fail(exercise):
+    equivalent, all_descriptions = set(exercise.equivalent_mutants), set()
+    cases, expected = exercise.draw(0), behaviour(exercise, exercise.reference, 0)
+    for mutant in mutants(exercise.reference):
+        all_descriptions.add(mutant.description)
+        survives = all(
+            judged(exercise.judge, case, observe_here(exercise, mutant.function, [case])[0], want) is None
+            for case, want in zip(cases, expected, strict=True)
+        )
+        if mutant.description in equivalent:
+            assert survives, f"listed as equivalent, but it fails: {mutant.description}"
+        else:
+            assert not survives, f"passes: {mutant.description}"
+    assert equivalent <= all_descriptions, f"there are no such mutants: {equivalent - all_descriptions}"
+
+
+def hints_do_not_solve(exercise):
+    assert 2 <= len(exercise.hints) <= 4, "two to four hints"
+    for hint in exercise.hints[:-1]:
+        for line in textwrap.dedent(source_of(exercise.reference)).splitlines()[1:]:
+            assert len(line.strip()) < 8 or line.strip() not in hint, f"holds a line of the solution: {hint}"
+
+
+def cases_can_tell(exercise):
+    """FAULTS: a wrong answer passed because all inputs were equal."""
+    cases = exercise.draw(0)
+    assert len(cases) >= 2
+    assert pickle.dumps(cases) == pickle.dumps(exercise.draw(0)), "equal seeds draw equal cases"
+    assert len({case.name for case in cases}) == len(cases), "two cases have one name"
+    arrays = [one for case in cases for one in _arrays((case.args, case.each)) if one.size > 1]
+    assert not arrays or any(one.min() != one.max() for one in arrays), "every array holds one number again and again"
+    many = [case for case in cases if case.each is not None and case.ranks > 1]
+    assert not many or any(len(set(map(pickle.dumps, case.each))) > 1 for case in many), "all ranks get the same"
+
+
+def _arrays(value):
+    if isinstance(value, (list, tuple)):
+        return [array for one in value for array in _arrays(one)]
+    if isinstance(value, torch.Tensor):
+        return [value.detach().to(torch.float64).numpy()]
+    return [value] if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" else []
+
+
+def forbidden_names_exist(exercise):
+    for name in exercise.forbidden:
+        assert name.startswith("comm.") or resolve(name) is not None
+
+
+PROOFS = (
+    right_ones_pass, stub_is_not_attempted, mistakes_get_their_sentences, mutants_fail, hints_do_not_solve,
+    cases_can_tell, forbidden_names_exist,
+)  # fmt: skip
