@@ -104,7 +104,7 @@ class TestUsage:
         )
         assert (usage(trace)[1].exposed, usage(trace)[1].idle) == (1, 3)
 
-    def test_a_backends_collective_moves_when_its_last_rank_has_entered(self):
+    def test_a_collective_moves_when_its_last_rank_has_entered(self):
         # rank 0  CC[########]     rank 1 enters at 6, so rank 0 waits 2-6 and communicates 6-8
         # rank 1  CCCCCC[####]
         detail = {"group": (0, 1), "sequence": 1}

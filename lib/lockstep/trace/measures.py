@@ -9,15 +9,14 @@ Floor 0. Every moment of a rank's time is exactly one of three:
 | idle      | neither: it waits for another rank, or has nothing to do                     |
 
 *Hidden* communication is the time in which a transfer moves while the rank computes; it is part of
-computing. A *transfer moves* while a message from or to the rank is between `sent` and `received`.
-Being blocked in `send`, `recv` or `wait` before that is idle time: nothing moves yet. A collective of
-a backend (gloo, NCCL) shows no messages; it counts as moving from the moment its last rank entered it.
+computing. A *transfer moves* while a message from or to the rank is between `sent` and `received`,
+and in a collective from the moment its last rank has entered it (a backend's own collectives show
+no messages). Being blocked in a call before that is idle time: nothing moves yet.
 Where spans of one stream nest, the innermost counts.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -120,39 +119,26 @@ def transfers(trace: Trace) -> list[Intervals]:
     for message in trace.messages:
         moving[message.src].append((message.sent, message.received))
         moving[message.dst].append((message.sent, message.received))
-    for span, entered in opaque_collectives(trace):
+    for span, entered in collectives(trace):
         moving[span.rank].append((entered, span.end))
     return [union(m) for m in moving]
 
 
-def opaque_collectives(trace: Trace) -> list[tuple[Span, float]]:
-    """Collectives whose messages cannot be seen, each with the time its last rank entered it.
+def collectives(trace: Trace) -> list[tuple[Span, float]]:
+    """Spans of collectives, each with the time its last rank entered it (but at most the span's end).
 
     Spans belong to one collective when their `detail` has the same "group" and "sequence"; one
     without is taken to have been entered by all when this rank did.
     """
-    sent: list[list[float]] = [[] for _ in range(trace.ranks)]
-    for message in trace.messages:
-        sent[message.src].append(message.sent)
-        sent[message.dst].append(message.sent)
-    sent = [sorted(times) for times in sent]
-
-    found = []
-    last_start: dict[Hashable, float] = {}
-    for span in trace.spans:
-        if span.kind != "collective":
-            continue
-        times = sent[span.rank]
-        at = bisect_left(times, span.start)
-        if at < len(times) and times[at] <= span.end:
-            continue
-        found.append(span)
-        last_start[_collective(span)] = max(span.start, last_start.get(_collective(span), span.start))
-    return [(span, min(span.end, last_start[_collective(span)])) for span in found]
+    spans = [span for span in trace.spans if span.kind == "collective"]
+    entered: dict[Hashable, float] = {}
+    for span in spans:
+        entered[_collective(span)] = max(span.start, entered.get(_collective(span), span.start))
+    return [(span, min(span.end, entered[_collective(span)])) for span in spans]
 
 
 def _collective(span: Span) -> Hashable:
     """What spans of one collective share, and no other span does."""
     if "sequence" in span.detail:
-        return repr(span.detail.get("group")), span.detail["sequence"]
+        return str(span.detail.get("group")), span.detail["sequence"]
     return id(span)

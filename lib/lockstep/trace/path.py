@@ -5,11 +5,11 @@ Floor 0. Read the parts that `measures` defines first.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 
 from lockstep.trace.events import Message, Span, Trace
-from lockstep.trace.measures import COMPUTING, opaque_collectives, own_pieces
+from lockstep.trace.measures import COMPUTING, collectives, own_pieces
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,14 @@ def _before(own: list[_Node], ends: list[float], time: float, seen: set[int]) ->
 
 def _nodes(trace: Trace) -> list[_Node]:
     nodes = [_Node(m, (m.src, m.dst), m.sent, m.received) for m in trace.messages]
-    for span, entered in opaque_collectives(trace):
+    begun: list[list[float]] = [[] for _ in range(trace.ranks)]
+    for m in trace.messages:  # in the order of `sent`
+        begun[m.src].append(m.sent)
+        begun[m.dst].append(m.sent)
+    for span, entered in collectives(trace):
+        times = begun[span.rank]
+        if bisect_left(times, span.start) < bisect_right(times, span.end):
+            continue  # its messages are there, and say more than the whole
         group = span.detail.get("group")
         ranks = tuple(group) if isinstance(group, (tuple, list)) and "sequence" in span.detail else (span.rank,)
         nodes.append(_Node(replace(span, start=entered), ranks, entered, span.end))

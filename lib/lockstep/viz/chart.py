@@ -142,7 +142,7 @@ def draw(chart: Chart, rows_only: bool = False) -> Canvas:
             _draw_messages(axes, chart, scale)
         if chart.seconds == 0:
             axes.set_xticks([])
-            said = "Nothing was recorded." if not any(b.boxes for b in chart.bands) else "Nothing took any time."
+            said = "Nothing that was recorded took any time."
             axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center", va="center", color=QUIET, fontsize=10)
         return canvas
 
@@ -216,10 +216,8 @@ def _parts(
         return
     near = moving[max(0, bisect_left(moving, (start, start)) - 1) : bisect_right(moving, (end, end))]
     busy = intersect([(start, end)], near)
-    if span.kind == "collective":
-        busy = [(busy[0][0], end)] if busy else [(start, end)]
     parts = [(a, b, BLOCKED, "", f"waiting in {span.name}") for a, b in subtract([(start, end)], busy)]
-    parts += [(a, b, look, span.name, span.name) for a, b in busy]
+    parts += [(a, b, look, span.name if span.kind == "collective" else span.kind, span.name) for a, b in busy]
     yield from sorted(parts, key=lambda p: p[0])
 
 

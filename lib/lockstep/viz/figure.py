@@ -20,6 +20,7 @@ from PIL import Image
 
 SCREEN = 96  # css pixels per inch
 LIMIT = 45_000  # bytes of an image, which make 60 kB of text in a notebook
+CODE = np.array([1 << 16, 1 << 8, 1], dtype=np.int32)  # red, green, blue as one number
 ALIKE = 24  # of 255: distance of two colours that the eye forgives at the edge of a letter
 INK = "#1a1a1a"
 QUIET = "#595959"  # 7:1 on white
@@ -59,8 +60,11 @@ class Figure:
 
     def png(self) -> bytes:
         """The image as a notebook shows it: sharp if that stays below `LIMIT` bytes, else a little coarser."""
-        sharp = small_png(pixels(self.matplotlib, 1.4), 48)
-        return sharp if len(sharp) <= LIMIT else small_png(pixels(self.matplotlib, 1.1), 32)
+        for scale, colors in ((1.4, 48), (1.1, 32)):
+            image = small_png(pixels(self.matplotlib, scale), colors)
+            if len(image) <= LIMIT:
+                break
+        return image
 
     def save(self, path: str | Path) -> Path:
         """Write the figure in the format that the path's ending names (.png, .svg, .pdf); the alt text goes along."""
@@ -96,15 +100,16 @@ def small_png(image: Image.Image, colors: int) -> bytes:
     a rare colour of its own kind (a small patch of the legend) still gets its place. Pillow's own
     palettes average colours, which turned that patch brown.
     """
-    red, green, blue = np.asarray(image, dtype=np.int32).transpose(2, 0, 1)
-    found, where, count = np.unique(red << 16 | green << 8 | blue, return_inverse=True, return_counts=True)
-    rgb = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1)
+    count, rgb = map(np.array, zip(*image.getcolors(image.width * image.height), strict=True))
     palette: list[np.ndarray] = []
     while len(palette) < colors and count.any():
         palette.append(rgb[count.argmax()])
         count[((rgb - palette[-1]) ** 2).sum(axis=1) < ALIKE**2] = 0
     nearest = np.stack([((rgb - color) ** 2).sum(axis=1) for color in palette]).argmin(axis=0)
-    indexed = Image.fromarray(nearest[where].astype(np.uint8).reshape(red.shape), mode="P")
+    codes = rgb @ CODE
+    order = codes.argsort()
+    where = order[np.searchsorted(codes[order], np.asarray(image, dtype=np.int32) @ CODE)]
+    indexed = Image.fromarray(nearest[where].astype(np.uint8), mode="P")
     indexed.putpalette(np.concatenate(palette).astype(np.uint8).tobytes())
     out = io.BytesIO()
     indexed.save(out, format="png", optimize=True)

@@ -127,7 +127,7 @@ def _words(trace: Trace, name: str) -> str:
     ranks = f"{trace.ranks} rank{'s' * (trace.ranks != 1)}"
     lead = f"{name}: {ranks}" if name else ranks
     if _span_of_time(trace) == 0:
-        return f"{lead}; nothing recorded took any time."
+        return f"{lead}; nothing that was recorded took any time."
     parts = usage(trace)
     said = [f"{lead} over {show_seconds(_span_of_time(trace))}."]
     if len(parts) <= LISTED:
@@ -140,14 +140,13 @@ def _words(trace: Trace, name: str) -> str:
     else:
         for what, part in (("Computing", "computing"), ("Exposed communication", "exposed"), ("Idle", "idle")):
             low, high = min(parts, key=lambda u: u.share(part)), max(parts, key=lambda u: u.share(part))
-            mean = sum(u.share(part) for u in parts) / len(parts)
-            said.append(
-                f"{what}: {show_share(mean)} on average, from {show_share(low.share(part))} (rank {low.rank}) "
-                f"to {show_share(high.share(part))} (rank {high.rank})."
-            )
+            least, most = show_share(low.share(part)), show_share(high.share(part))
+            mean = show_share(sum(u.share(part) for u in parts) / len(parts))
+            spread = f" on average, from {least} (rank {low.rank}) to {most} (rank {high.rank})"
+            said.append(f"{what}: {mean}{' on every rank' if least == most else spread}.")
     if trace.messages:
         said.append(f"{len(trace.messages):,} messages, {show_bytes(sum(m.bytes for m in trace.messages))} in all.")
-    names = Counter(s.name for s in trace.spans)
+    names = Counter(s.name if s.kind in ("compute", "collective", "other") else s.kind for s in trace.spans)
     if names:
         said.append("Spans: " + ", ".join(f"{count} {label}" for label, count in names.most_common(6)) + ".")
     return " ".join(said)
