@@ -8,7 +8,7 @@ Nominal bytes are what a good algorithm sends for n bytes over p ranks: all_redu
 child in a binomial tree, reduce n on all ranks but `dst`, barrier none.
 
 Integers. Sums travel as int64, and int64 as two halves, so that the total is exact, and an error on every rank alike
-when it does not fit; products gather all terms first. gloo has no int16, whose max and min travel as int32.
+when it does not fit; products gather all factors first, complex ones too. gloo has no int16, whose max and min travel as int32.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class BackendCollectives(Communicator):
         check_tensor(tensor, self.device)
         check_op(op, tensor.dtype)
         signature = f"all_reduce({op}) of {describe(tensor)}"
-        if op == "product" and needs_guard(op, tensor.dtype):
+        if _gathers_factors(op, tensor.dtype):
             return self._product("all_reduce", signature, tensor, None, async_op)
         call = self.post_collective("all_reduce", signature, size=tensor.nbytes)
         buffer, finish = self._reduction(tensor, op)
@@ -85,7 +85,7 @@ class BackendCollectives(Communicator):
         check_rank(dst, self.size, "dst")
         check_op(op, tensor.dtype)
         signature = f"reduce({op}) to rank {dst} of {describe(tensor)}"
-        if op == "product" and needs_guard(op, tensor.dtype):
+        if _gathers_factors(op, tensor.dtype):
             return self._product("reduce", signature, tensor, dst, async_op)
         call = self.post_collective("reduce", signature, size=tensor.nbytes)
         mine = self.rank == dst
@@ -133,7 +133,7 @@ class BackendCollectives(Communicator):
         return buffer, finish
 
     def _product(self, name: str, signature: str, tensor: Tensor, dst: int | None, async_op: bool) -> Tensor | Handle:
-        """An integer product: gather all factors, multiply them with the guard, in rank order on every rank."""
+        """A product that the backend cannot make, or would wrap: gather the factors, multiply in rank order everywhere."""
         slot = incoming(tensor)
 
         def algorithm(wire: Communicator) -> Tensor:
@@ -254,9 +254,19 @@ class BackendCollectives(Communicator):
         needs = (EVERYONE,) if self.rank == src else (src,)
         return self.run_collective("scatter", f"scatter from rank {src}", algorithm, needs=needs)
 
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        call = self.post_collective("barrier", "barrier")
+        self.start(call, [dist.barrier(group=self.group, async_op=True)], lambda: None, async_op=False)
+
     def _movable(self, flat: Tensor) -> Tensor:
         """The same memory in a dtype that the backend moves."""
         return flat if not self.gloo or flat.dtype in _GLOO_MOVES else flat.view(torch.uint8)
+
+
+def _gathers_factors(op: str, dtype: torch.dtype) -> bool:
+    """Whether this is a product that the backend would wrap (integers) or refuses (complex)."""
+    return op == "product" and (needs_guard(op, dtype) or dtype.is_complex)
 
 
 def _check_shapes(wire: CollectiveWire, tensor: Tensor, tensors: Sequence[Tensor] | None, src: int) -> None:
