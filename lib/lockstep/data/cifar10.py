@@ -78,7 +78,7 @@ def _published(files: list[tuple[str, str]]) -> dict[str, bytes]:
             )
     except (OSError, EOFError, KeyError, zlib.error, tarfile.TarError) as error:
         raise DataError(
-            f'cifar10 in {folder()} is incomplete or damaged ({error}): delete {FOLDER} and {ARCHIVE} there, then '
+            f"cifar10 in {folder()} is incomplete or damaged ({error}): delete {FOLDER} and {ARCHIVE} there, then "
             f'load("cifar10", download=True)'
         ) from error
     for name, md5 in files:

@@ -36,7 +36,10 @@ def read_packaged(name: str, package: str, distribution: str, file: str, sha256:
     if not path.is_file():
         raise DataError(f"the data set {name} should be in {path}, but there is no such file: {repair}")
     try:
-        table = np.loadtxt(io.BytesIO(gzip.decompress(path.read_bytes())), np.uint8, delimiter=",")
+        text = gzip.decompress(path.read_bytes())
+        if not text:
+            raise EOFError("it is empty")
+        table = np.loadtxt(io.BytesIO(text), np.uint8, delimiter=",")
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(f"the data set {name} in {path} is damaged ({error}): {repair}") from error
     found = hashlib.sha256(table.tobytes()).hexdigest()

@@ -195,6 +195,6 @@ _SETS: dict[str, _Set] = {
         classes=cifar10.CLASSES,
         about="60,000 small photographs",
         licence="none stated; its authors ask to be cited (Krizhevsky 2009)",
-        source="Krizhevsky 2009: Learning Multiple Layers of Features from Tiny Images; cs.toronto.edu/~kriz/cifar.html",
+        source="Krizhevsky 2009: Learning multiple layers of features from tiny images; www.cs.toronto.edu/~kriz",
     ),
 }

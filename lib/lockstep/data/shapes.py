@@ -19,8 +19,8 @@ from lockstep.data.sampling import permutation
 Plane = NDArray[np.float32]  # one value for each pixel, (images, 32, 32)
 
 SIDE = 32
-CONTRAST = (0.15, 0.40)  # how far shape and ground differ in each colour channel, of 1
-NOISE = (0.08, 0.50)  # half-width of the triangular noise on each pixel, of 1
+CONTRAST = (0.16, 0.42)  # how far shape and ground differ in each colour channel, of 1
+NOISE = (0.07, 0.46)  # half-width of the triangular noise on each pixel, of 1
 TURN = 0.22  # tan(angle / 2)
 SHIFT = 0.22
 RADIUS = (0.36, 0.66)  # of half the image
@@ -140,7 +140,8 @@ def _plus(u: Plane, v: Plane) -> Plane:
 def _star(u: Plane, v: Plane) -> Plane:
     """Four points with hollow sides: outside four discs that touch each other."""
     a, b = np.abs(u), np.abs(v)
-    return np.minimum(_length(a - np.float32(1.1), b - np.float32(1.1)) - np.float32(0.95), np.float32(1.1) - np.maximum(a, b))
+    reach = np.float32(1.1)
+    return np.minimum(_length(a - reach, b - reach) - np.float32(0.95), reach - np.maximum(a, b))
 
 
 def _crescent(u: Plane, v: Plane) -> Plane:

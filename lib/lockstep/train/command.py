@@ -1,0 +1,98 @@
+"""The trainer as a command: `python -m lockstep.train --help`, alone or under torchrun.
+
+Floor 4. Under torchrun the ranks are its processes; only rank 0 prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from torch import distributed
+
+from lockstep.comm import Communicator, from_torch
+from lockstep.data import DataError
+from lockstep.nn import MODELS
+from lockstep.train.strategies import STRATEGIES
+from lockstep.train.trainer import TrainResult, train
+
+
+def command(
+    strategy: Annotated[str, typer.Option(help=f"How ranks share a step: {', '.join(STRATEGIES)}.")] = "none",
+    model: Annotated[str, typer.Option(help=f"The network: {', '.join(MODELS)}.")] = "lenet",
+    data: Annotated[str, typer.Option(help="The data set: mnist5k, digits, shapes32, cifar10.")] = "mnist5k",
+    epochs: Annotated[int, typer.Option(help="Times through the training images.")] = 15,
+    batch: Annotated[int, typer.Option(help="Images in a step, over all ranks.")] = 64,
+    lr: Annotated[float, typer.Option(help="Learning rate of SGD with momentum 0.9.")] = 0.05,
+    seed: Annotated[int, typer.Option(help="Fixes the weights at the start and the order of the images.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of each rank; torch decides without it.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="One epoch over few images, for tests.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
+) -> None:
+    """Train a convolutional network in one process, or in the ranks of torchrun:
+
+    torchrun --nproc-per-node=2 -m lockstep.train --strategy naive
+    """
+    rank = int(os.environ.get("RANK", 0))
+    try:
+        _check(threads, json_file)
+        if threads is not None:
+            torch.set_num_threads(threads)
+        with _ranks_of_torchrun() as comm:
+            result = train(comm, strategy, model, data, epochs, batch, lr, seed, fast)
+    except (ValueError, FloatingPointError) as error:  # the same on every rank
+        if rank == 0:
+            typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
+    except DataError as error:  # perhaps on one machine only
+        typer.echo(f"Error on rank {rank}: {error}", err=True)
+        raise typer.Exit(2) from error
+    if rank == 0:
+        typer.echo(str(result))
+        if json_file:
+            json_file.write_text(_as_json(result), encoding="utf-8")
+
+
+def main() -> None:
+    """The command line of `python -m lockstep.train`."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(command)
+    app(prog_name="python -m lockstep.train")
+
+
+@contextmanager
+def _ranks_of_torchrun() -> Iterator[Communicator | None]:
+    """The communicator of torchrun's ranks for as long as they train; None when torchrun did not start us."""
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        yield None
+        return
+    gpus = torch.cuda.is_available() and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if gpus:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+    distributed.init_process_group(backend, timeout=timedelta(minutes=5))
+    try:
+        yield from_torch()
+    finally:
+        distributed.destroy_process_group()
+
+
+def _check(threads: int | None, json_file: Path | None) -> None:
+    """What would otherwise only fail after the training."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"--threads {threads}: a rank needs at least 1")
+    if json_file and not json_file.absolute().parent.is_dir():
+        raise ValueError(f"--json {json_file}: there is no folder {json_file.absolute().parent}; make it first")
+
+
+def _as_json(result: TrainResult) -> str:
+    """Everything but the weights."""
+    values = {name: value for name, value in vars(result).items() if name != "weights"}
+    return json.dumps(values | {"accuracy": result.accuracy, "images_per_second": result.images_per_second}, indent=1)
