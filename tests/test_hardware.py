@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from lockstep.hardware import DEVICES, LINKS, Cluster, Device, Link, cluster, device, link
 
 

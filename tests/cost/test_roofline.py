@@ -1,6 +1,7 @@
 """The roofline: time is the longer of computing and moving bytes."""
 
 import pytest
+
 from lockstep.cost import Cost, LayerCost
 from lockstep.hardware import Device, device
 

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
+
 from lockstep.world.seeding import seed_cpu, seed_rank
 
 

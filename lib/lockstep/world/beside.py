@@ -55,8 +55,8 @@ class SecondStream:
         else:
             waiter.clock = max(waiter.clock, job.end)
 
-    @torch.no_grad()
     def _serve(self, strand: Strand) -> None:
+        torch.set_grad_enabled(False)  # of this thread
         while True:
             job = self._jobs.popleft()
             if job.launched > strand.clock:

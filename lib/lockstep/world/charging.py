@@ -17,15 +17,23 @@ from torch import Tensor, nn
 
 from lockstep.cost import Cost, LayerCost
 
-Spend = Callable[[str, "Cost | float"], None]
-
 
 class Charge:
-    """The hooks of one `charge` call; `remove()` takes them away, also from graphs that were built before."""
+    """The hooks of one `charge` call; `remove()` takes them away, also from graphs that were built before.
 
-    def __init__(self, model: nn.Module, profile: Mapping[str, LayerCost], spend: Spend) -> None:
-        self._spend: Spend | None = spend
-        self._hooks = [self._listen(model, name, cost) for name, cost in _checked(model, profile)]
+    seconds: how long a cost takes this rank. spend: spends seconds, under a name.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        profile: Mapping[str, LayerCost],
+        seconds: Callable[[Cost | float], float],
+        spend: Callable[[str, float], None],
+    ) -> None:
+        self._spend: Callable[[str, float], None] | None = spend
+        costs = [(name, seconds(cost.forward), seconds(cost.backward)) for name, cost in _checked(model, profile)]
+        self._hooks = [self._listen(model, *cost) for cost in costs]
 
     def remove(self) -> None:
         """Charge nothing from now on."""
@@ -33,14 +41,14 @@ class Charge:
         for hook in self._hooks:
             hook.remove()
 
-    def _listen(self, model: nn.Module, name: str, cost: LayerCost) -> Any:
+    def _listen(self, model: nn.Module, name: str, forward: float, backward: float) -> Any:
         shown = name or type(model).__name__
 
         def arrived(_: Tensor) -> None:
-            self._charge(f"backward {shown}", cost.backward)
+            self._charge(f"backward {shown}", backward)
 
         def ran(_: nn.Module, __: Any, output: Any) -> None:
-            self._charge(f"forward {shown}", cost.forward)
+            self._charge(f"forward {shown}", forward)
             outputs = [tensor for tensor in _tensors(output) if tensor.requires_grad]
             if len(outputs) == 1:
                 outputs[0].register_hook(arrived)
@@ -49,16 +57,18 @@ class Charge:
 
         return model.get_submodule(name).register_forward_hook(ran)
 
-    def _charge(self, name: str, cost: Cost | float) -> None:
-        if self._spend is not None and cost not in (0, Cost()):
-            self._spend(name, cost)
+    def _charge(self, name: str, seconds: float) -> None:
+        if self._spend is not None and seconds:
+            self._spend(name, seconds)
 
 
 def _checked(model: nn.Module, profile: Mapping[str, LayerCost]) -> list[tuple[str, LayerCost]]:
     known = dict(model.named_modules())
     for name, cost in profile.items():
         if name not in known:
-            raise ValueError(f"the profile has a cost for {name!r}, but the model's modules are {', '.join(known)[:400]}")
+            raise ValueError(
+                f"the profile has a cost for {name!r}, but the model's modules are {', '.join(known)[:400]}"
+            )
         if not isinstance(cost, LayerCost):
             raise TypeError(f"the profile gives {cost!r} for {name!r}; give LayerCost(forward, backward)")
     return list(profile.items())

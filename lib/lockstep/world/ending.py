@@ -33,6 +33,8 @@ def rank_failed(simulation: Simulation, strand: Strand, raised: BaseException, c
     """`strand`'s rank raised `raised`, which the caller knows as `cause`."""
     states = _states(simulation)
     frames = _trim([Frame(*where) for where in _places(raised)])
+    while frames and frames[0].file.startswith(_MACHINERY):
+        del frames[0]  # the reader's line says which call was wrong, the message why
     if strand.collective is not None and not any(is_users(frame.file) for frame in frames):
         frames.append(Frame(*strand.collective.entered[strand.rank], ""))  # launched there, ran beside
     root = states[strand.rank]

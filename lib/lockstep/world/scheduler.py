@@ -37,7 +37,18 @@ class Strand:
     """
 
     __slots__ = (
-        "clock", "collective", "done", "inside", "missing", "rank", "returned", "stream", "thread", "turn", "until", "waits"
+        "clock",
+        "collective",
+        "done",
+        "inside",
+        "missing",
+        "rank",
+        "returned",
+        "stream",
+        "thread",
+        "turn",
+        "until",
+        "waits",
     )
 
     def __init__(self, rank: int, stream: int) -> None:

@@ -29,6 +29,7 @@ from lockstep.world.generators import Generators
 from lockstep.world.groups import Group
 from lockstep.world.run import Run
 from lockstep.world.scheduler import Scheduler, Strand
+from lockstep.world.seeding import torch_seed
 from lockstep.world.simulated import SimulatedCommunicator
 from lockstep.world.transfers import Network
 
@@ -58,6 +59,7 @@ def simulate(
     simulation = Simulation(_count(ranks), as_cluster(cluster), seed, _speeds(speed, ranks))
     if not isinstance(timeout, Real) or isinstance(timeout, bool) or not timeout > 0:
         raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
+    torch_seed(seed, 0)  # raises here for a seed that is none
     copies = Copies(fn, args, kwargs)
     deadline = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
     with _alone(), simulation.generators, _one_torch_thread():

@@ -148,7 +148,9 @@ class SimulatedCommunicator(Communicator):
                     if strand is not self.strand:
                         scheduler.wake(strand, self.strand.clock)
             self.group.leave(meeting)
-        return None if color is None else SimulatedCommunicator(self.simulation, meeting.groups[color], self.strand, self)
+        return (
+            None if color is None else SimulatedCommunicator(self.simulation, meeting.groups[color], self.strand, self)
+        )
 
     # time
 
@@ -163,7 +165,7 @@ class SimulatedCommunicator(Communicator):
         return CostSpan(self, kind, name, micro_batch, None if cost is None else self._seconds(cost))
 
     def charge(self, model: nn.Module, profile: Mapping[str, LayerCost]) -> Charge:
-        return Charge(model, profile, self._spend)
+        return Charge(model, profile, self._seconds, self._spend)
 
     # for the parts of the room
 
@@ -205,11 +207,8 @@ class SimulatedCommunicator(Communicator):
 
     def _perform(self, name: str, meeting: Meeting, algorithm: Callable[[Any], Any], strand: Strand) -> Any:
         strand.collective, start = meeting, strand.clock
-        try:
-            result = algorithm(self._lane_on(meeting.space, strand))
-        finally:
-            if not self.simulation.scheduler.stopping:  # the report of what went wrong wants to know
-                strand.collective = None
+        result = algorithm(self._lane_on(meeting.space, strand))
+        strand.collective = None
         self.group.leave(meeting)
         self.record("collective", name, start, strand, detail={"group": self.group.ranks, "sequence": meeting.number})
         return result
@@ -246,11 +245,11 @@ class SimulatedCommunicator(Communicator):
             raise ValueError(f"a cost is Cost(flops, bytes) or a number of seconds of at least 0, not {cost!r}")
         return seconds / self.simulation.speeds[self.strand.rank]
 
-    def _spend(self, name: str, cost: Cost | float) -> None:
-        """A piece of work that takes `cost`, now."""
+    def _spend(self, name: str, seconds: float) -> None:
+        """A piece of work that takes `seconds`, now."""
         with self.call("compute", name):
             self.simulation.scheduler.yield_to_earlier(self.strand)
-            self.strand.clock += self._seconds(cost)
+            self.strand.clock += seconds
             if self.open_spans:
                 self.open_spans[-1] = True
 
@@ -274,6 +273,7 @@ class Call:
 
     def __enter__(self) -> Call:
         self._comm.check_thread()
+        self._comm.strand.collective = None  # one that failed may have left it
         self._start = self._comm.strand.clock
         return self
 
