@@ -26,7 +26,7 @@ def test_a_wrong_answer_shows_the_smallest_failing_case_and_the_likely_cause():
     assert verdict.status == "wrong"
     assert verdict.case == "one number"
     assert verdict.cause == "Whole-number division drops the fraction."
-    assert (verdict.expected, verdict.got) == ("[1.5]", "[1]")
+    assert (verdict.expected, verdict.got) == ("[1.5]", "[1.0]")
     assert 'hint("00.7")' in verdict.next
     for part in (HALVES.asks, "one number", "[1.5]", verdict.cause, verdict.next):
         assert part in verdict.text
@@ -40,7 +40,7 @@ def test_a_mistake_is_recognised_by_what_it_does_not_by_its_source():
 def test_a_fault_that_is_no_known_mistake_still_says_what_is_wrong():
     verdict = check(HALVES, lambda xs: [x / 3 for x in xs])
     assert verdict.status == "wrong" and not verdict.cause
-    assert verdict.seen == "Expected 1.5 at [0], got 1."
+    assert verdict.seen == "Expected 1.5 at [0], got 1.0."
 
 
 def test_strict_raises_with_the_whole_verdict():

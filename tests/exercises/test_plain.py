@@ -47,9 +47,9 @@ DIFFERENT = [
     (Same(1), 1.0, "an object of type Same"), (torch.ones(2), torch.ones(2, 1), "expected shape [2, 1], got [2]"),
     (torch.ones(2, dtype=torch.float64), torch.ones(2), "expected dtype float32, got float64"),
     (np.ones(2), torch.ones(2), "expected a tensor float32[2], got an array float64[2]"),
-    (torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.0, 3.0]), "element [2] expected 3, got 4 (1 of 3"),
+    (torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.0, 3.0]), "element [2] expected 3.0, got 4.0 (1 of 3"),
     ([1], [1, 2], "expected 2 values, got 1"), ({"a": 1}, {"b": 1}, "expected the keys"), (10**400, 1.0, "got"),
-    ([[1], [2]], [[1], [3]], "at [1][0]"), (torch.ones(1), 1.0, "expected float 1, got a tensor float32[1]"),
+    ([[1], [2]], [[1], [3]], "at [1][0]"), (torch.ones(1), 1.0, "expected float 1.0, got a tensor float32[1]"),
     (float("inf"), 1.0, "got inf"), (1 + 1e-3, 1.0, "got 1.001"), (1e-3, 0, "got"),
 ]  # fmt: skip
 

@@ -109,7 +109,7 @@ def recall(lab: str, n: int = 3) -> Asked:
 
 def question_card(asked: Question) -> Card:
     """The question and its options as text."""
-    rows = [Row("", asked.text), *(Row(f"{letter})", option.text) for letter, option in asked.letters.items())]
+    rows = [Row("Question", asked.text), *(Row(f"{letter})", option.text) for letter, option in asked.letters.items())]
     call = f'`answer("{asked.id}", "a", confidence=3)`; confidence is 1 (a guess) to 5 (certain).'
     return Card(f"Question {asked.id}", "", "note", (*rows, Row("To answer", call)))
 

@@ -47,7 +47,7 @@ class Card:
         width = max((len(row.label) for row in self.rows), default=0) + 2
         lines = [f"{mark} {self.heading}: {self.badge}" if self.badge else f"{mark} {self.heading}"]
         for row in self.rows:
-            body = row.text.splitlines() if row.code else textwrap.wrap(row.text, WIDTH - width - 2)
+            body = row.text.splitlines() if row.code else _wrapped(row.text, WIDTH - width - 2)
             for i, line in enumerate(body or [""]):
                 lines.append("  " + (row.label if i == 0 else "").ljust(width) + line)
         return "\n".join(line.rstrip() for line in lines)
@@ -57,6 +57,12 @@ class Card:
 
     def _repr_html_(self) -> str:
         return card_html(self)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width`; what stands between backticks stays on one line."""
+    held = re.sub(r"`[^`]+`", lambda code: code[0].replace(" ", "\0"), text)
+    return [line.replace("\0", " ") for line in textwrap.wrap(held, width, break_on_hyphens=False)]
 
 
 def card_html(card: Card) -> str:
@@ -86,7 +92,7 @@ def _row(row: Row) -> str:
         body = prose(row.text)
     return (
         '<div style="display:flex;gap:12px;margin:3px 0">'
-        f'<div style="flex:0 0 7.5em;font-weight:600">{html.escape(row.label)}</div>'
+        f'<div style="flex:0 0 8.5em;font-weight:600">{html.escape(row.label)}</div>'
         f'<div style="flex:1 1 auto;min-width:0">{body}</div></div>'
     )
 

@@ -36,9 +36,8 @@ def check(exercise: str | Exercise, fn: Callable[..., Any], strict: bool = False
     except Unknown as error:
         verdict = Verdict(str(exercise), "", "cannot run", seen=str(error))
     except Exception as error:  # a check that raises would stop the student's notebook
-        verdict = Verdict(
-            str(exercise)[:40], "", "cannot run", seen=f"The check itself failed: {type(error).__name__}: {error}"
-        )
+        named = exercise.id if isinstance(exercise, Exercise) else str(exercise)[:40]
+        verdict = Verdict(named, "", "cannot run", seen=f"The check itself failed: {type(error).__name__}: {error}")
     if strict and not verdict.passed:
         raise AssertionError(verdict.text)
     return verdict

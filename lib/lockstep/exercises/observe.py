@@ -123,11 +123,12 @@ class Call:
 class Simulate:
     """Observe `fn(comm, *each[rank], *args)` on `case.ranks` ranks of the simulated world.
 
-    drive: called as `drive(fn, comm, ...)` instead. timeout: seconds that the run may take on the wall clock.
+    drive: called as `drive(fn, comm, ...)` instead. timeout: real seconds of one run; longer than `check` gives to
+    all cases together, since its own limit names the running line.
     """
 
     drive: Callable[..., Any] | None = None
-    timeout: float = 8.0
+    timeout: float = 20.0
 
     def __call__(self, fn: Callable[..., Any], case: Any) -> Observation:
         from lockstep.world import simulate  # here, since plain exercises need no ranks
@@ -206,7 +207,8 @@ def failure(error: BaseException) -> Failure:
     if isinstance(error, DeadlockError):
         return Failure("Deadlock", "", waiting=tuple(sorted((int(r), str(w)) for r, w in error.waiting.items())))
     if isinstance(error, RunTimeout):
-        return Failure("Timeout", f"the run's limit ({error})")
+        lines = "; ".join(f"rank {rank} was at {line}" for rank, line in error.lines.items())
+        return Failure("Timeout", f"the time limit of the run ({lines})" if lines else "the time limit of the run")
     if isinstance(error, RankError) and error.cause is not None:
         found = failure(error.cause)
         return Failure(found.type, found.message, found.file, found.line, found.own, error.rank, found.waiting)

@@ -202,7 +202,8 @@ def _short(value: Any) -> str:
     if isinstance(value, Strange):
         return f"{value.type} object {value.text}"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        text = f"{value:.6g}"
+        return text + ".0" if text.lstrip("-").isdigit() else text
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return _short(value.item())
     if isinstance(value, (torch.Tensor, np.ndarray)):

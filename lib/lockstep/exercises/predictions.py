@@ -51,9 +51,7 @@ def predict(id: str, value: Any, reason: str = "") -> Card:
     return Card(f"Prediction {id}", "late" if entry.get("late") else "stands", "open", (*rows, *_reason(entry)))
 
 
-def reveal(
-    id: str, measured: Any, unit: str = "", why: str = "Why? Write down your reason before you read on."
-) -> Card:
+def reveal(id: str, measured: Any, unit: str = "", why: str = "Write down your reason before you read on.") -> Card:
     """Show the prediction beside what was measured, and ask why. Without a prediction it says so, and shows the value."""
     measured = _kept(measured)
     with keep.change() as record:
