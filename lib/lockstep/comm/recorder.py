@@ -34,14 +34,17 @@ class Recorder:
         self.sent: list[tuple[int, Hashable, int, float]] = []
         self.received: list[tuple[int, Hashable, int, float]] = []
         self.receive_posts: list[float] = []
-        self._clock = clock
+        self._clock, self._kept = clock, 0
         self._spans: list[Span] = []
+        self._facts: list[tuple[str, str, float, float, dict[str, Any]]] = []  # spans to be; a tuple costs less
         self._on_gpu: list[tuple[dict[str, Any], torch.cuda.Event, torch.cuda.Event]] = []
         self._origin: tuple[torch.cuda.Event, float] | None = None
 
     @property
     def spans(self) -> list[Span]:
         """All spans so far; those timed on the GPU are looked up now."""
+        self._spans += [Span(self.rank, *timed, **facts) for *timed, facts in self._facts]
+        self._facts.clear()
         if self._on_gpu:
             torch.cuda.synchronize()
             event, origin = self._origin
@@ -54,7 +57,7 @@ class Recorder:
     def add_span(self, kind: str, name: str, start: float, end: float, **facts: Any) -> None:
         """Keep one span; `facts` are the other fields of `Span`."""
         if self._room():
-            self._spans.append(Span(self.rank, kind, name, start, end, **facts))
+            self._facts.append((kind, name, start, end, facts))
 
     def add_gpu_span(self, facts: dict[str, Any], start: torch.cuda.Event, end: torch.cuda.Event) -> None:
         """Keep a span between two recorded events, to be looked up later."""
@@ -85,16 +88,16 @@ class Recorder:
             self.receive_posts.append(posted)
 
     def _room(self) -> bool:
-        if len(self._spans) + len(self._on_gpu) + len(self.sent) + len(self.received) < self.limit:
+        if self._kept < self.limit:
+            self._kept += 1
             return True
         self.dropped += 1
         return False
 
     def __getstate__(self) -> dict[str, Any]:
         """Facts only, so that a rank can hand its record to the kernel."""
-        kept = {"rank", "limit", "dropped", "sent", "received", "receive_posts"}
-        spans = list(self.spans)
-        return {name: value for name, value in self.__dict__.items() if name in kept} | {"_spans": spans, "_on_gpu": []}
+        kept = ("rank", "limit", "dropped", "sent", "received", "receive_posts", "_kept")
+        return {name: getattr(self, name) for name in kept} | {"_spans": self.spans, "_facts": [], "_on_gpu": []}
 
 
 class SpanTimer:

@@ -59,7 +59,6 @@ class BackendCollectives(Communicator):
     in_order: bool  # the group numbers its ranks as this communicator does
     post_collective: Callable[..., Call]
     start: Callable[..., Any]
-    count_nominal: Callable[[str, int], None]
     _control: dist.ProcessGroup
     _peers: Sequence[int]
     _wire: Wire
@@ -75,7 +74,7 @@ class BackendCollectives(Communicator):
             return self._product("all_reduce", signature, tensor, None, async_op)
         call = self.post_collective("all_reduce", signature, size=tensor.nbytes)
         buffer, finish = self._reduction(tensor, op)
-        self.count_nominal("all_reduce", 2 * (self.size - 1) * buffer.nbytes // self.size)
+        self.traffic.count_nominal("all_reduce", 2 * (self.size - 1) * buffer.nbytes // self.size)
         work = dist.all_reduce(buffer, op=_OPS[op], group=self.group, async_op=True)
         return self.start(call, [work], finish, async_op)
 
@@ -90,7 +89,7 @@ class BackendCollectives(Communicator):
         call = self.post_collective("reduce", signature, size=tensor.nbytes)
         mine = self.rank == dst
         buffer, finish = self._reduction(tensor if mine else tensor.detach().clone(), op, raises=mine)
-        self.count_nominal("reduce", 0 if mine else buffer.nbytes)
+        self.traffic.count_nominal("reduce", 0 if mine else buffer.nbytes)
         work = dist.reduce(buffer, group_dst=self._peers[dst], op=_OPS[op], group=self.group, async_op=True)
         return self.start(call, [work], finish if mine else lambda: (buffer, tensor)[1], async_op)
 
@@ -106,7 +105,7 @@ class BackendCollectives(Communicator):
         call = self.post_collective("reduce_scatter", f"reduce_scatter({op}) of {describe(tensor)}", size=tensor.nbytes)
         chunks = list(outgoing(tensor).chunk(self.size))
         own = torch.empty_like(chunks[0])
-        self.count_nominal("reduce_scatter", (self.size - 1) * own.nbytes)
+        self.traffic.count_nominal("reduce_scatter", (self.size - 1) * own.nbytes)
         work = dist.reduce_scatter(own, chunks, op=_OPS[op], group=self.group, async_op=True)
         return self.start(call, [work], lambda: divide(op, own, self.size), async_op)
 
@@ -160,7 +159,7 @@ class BackendCollectives(Communicator):
             "broadcast", f"broadcast from rank {src} of {describe(tensor)}", ours, size=tensor.nbytes
         )
         slot = incoming(tensor)
-        self.count_nominal("broadcast", len(below) * tensor.nbytes)
+        self.traffic.count_nominal("broadcast", len(below) * tensor.nbytes)
         work = dist.broadcast(self._movable(slot.buffer), group_src=self._peers[src], group=self.group, async_op=True)
 
         def finish() -> Tensor:
@@ -177,7 +176,7 @@ class BackendCollectives(Communicator):
         call = self.post_collective("all_gather", f"all_gather of {describe(tensor)}", size=tensor.nbytes)
         own = outgoing(tensor)
         joined = own.new_empty(self.size * own.numel())
-        self.count_nominal("all_gather", (self.size - 1) * own.nbytes)
+        self.traffic.count_nominal("all_gather", (self.size - 1) * own.nbytes)
         parts = list(self._movable(joined).chunk(self.size)) if own.numel() else [own] * self.size
         work = dist.all_gather(parts, self._movable(own), group=self.group, async_op=True)
         rows = (self.size * tensor.shape[0], *tensor.shape[1:]) if tensor.dim() else (self.size,)
@@ -202,12 +201,12 @@ class BackendCollectives(Communicator):
             "all_to_all", f"all_to_all of {rows_left_open(tensor, send_sizes)}", size=tensor.nbytes
         )
         if send_sizes is not None:
-            self.block(call, "collective", lambda: self._check_rows(give, take))
+            self.block(call, "wait", lambda: self._check_rows(give, take))
         own = self._movable(outgoing(tensor))
         joined = tensor.detach().new_empty((sum(take), *tensor.shape[1:]))
         elements = math.prod(tensor.shape[1:])
         row = elements * (1 if own.dtype is tensor.dtype else tensor.itemsize)
-        self.count_nominal("all_to_all", (sum(give) - give[self.rank]) * elements * tensor.itemsize)
+        self.traffic.count_nominal("all_to_all", (sum(give) - give[self.rank]) * elements * tensor.itemsize)
         work = dist.all_to_all_single(
             self._movable(joined.view(-1)),
             own,

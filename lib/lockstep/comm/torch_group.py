@@ -66,14 +66,12 @@ class TorchCommunicator(BackendCollectives):
         origin = time.perf_counter()
         self._clock = clock or (lambda: time.perf_counter() - origin)
         self.recorder = Recorder(self.rank, self._clock)
-        self._parent: Self | None = None
-        self._in_parent: Sequence[int] = range(self.size)
-        self._in_run: Sequence[int] = range(self.size)  # the rank in the whole run of each rank
+        self.traffic = Traffic()
+        self._in_run = tuple(range(self.size))  # the rank in the whole run of each rank
         self._set_up(peers=range(self.size), name="")
 
     def _set_up(self, peers: Sequence[int], name: str) -> None:
         """The state of every communicator, whole or split off. `peers[r]` is the group's number for rank r."""
-        self.traffic = Traffic()
         self.gloo = self.device.type == "cpu"
         self.in_order = list(peers) == list(range(self.size))
         self._peers, self._name = peers, name
@@ -139,7 +137,8 @@ class TorchCommunicator(BackendCollectives):
         need = self._post_send(tensor, dst)
         works = self._wire.batch([(buffer, dst, message_tag(words))], [])
         self.count_sent(dst, self._next(self._sends, dst), buffer.nbytes, started)
-        call = Call(verb, "send", f"{verb} of {words} to rank {dst}", (need,), started, buffer.nbytes)
+        detail = {"dst": self._in_run[dst]}
+        call = Call(verb, "send", f"{verb} of {words} to rank {dst}", (need,), started, buffer.nbytes, detail=detail)
         return WorkHandle(self, call, works, lambda: None)
 
     def _start_recv(self, tensor: Tensor, src: int, verb: str) -> WorkHandle:
@@ -154,7 +153,9 @@ class TorchCommunicator(BackendCollectives):
             self.count_received(src, index, slot.buffer.nbytes, started)
             return tensor
 
-        call = Call(verb, "recv", f"{verb} of {words} from rank {src}", (need,), started, slot.buffer.nbytes)
+        words = f"{verb} of {words} from rank {src}"
+        detail = {"src": self._in_run[src]}
+        call = Call(verb, "recv", words, (need,), started, slot.buffer.nbytes, detail=detail)
         return WorkHandle(self, call, works, finish)
 
     def _recv_any(self, tensor: Tensor) -> int:
@@ -236,7 +237,8 @@ class TorchCommunicator(BackendCollectives):
             self.board.post_collective(signature)
         mark = checksum(signature)
         wanted = [Need(rank, COLLECTIVE, mark, index) for rank in needs]
-        return Call(name, "collective", signature, wanted, started, size, index)
+        detail = {"group": self._in_run, "sequence": index}
+        return Call(name, "collective", signature, wanted, started, size, index, detail=detail)
 
     def start(self, call: Call, works: Sequence[dist.Work], finish: Callable[[], Any], async_op: bool) -> Any:
         """Wait for a collective of the backend, or give its handle."""
@@ -254,7 +256,9 @@ class TorchCommunicator(BackendCollectives):
         for handle in [handle for handle in self._pending if handle.done()]:
             self._pending.remove(handle)
             call = handle.call
-            self.recorder.add_span("collective", call.name, call.started, self.now(), stream=1, bytes=call.bytes)
+            self.recorder.add_span(
+                "collective", call.name, call.started, self.now(), stream=1, bytes=call.bytes, detail=call.detail
+            )
 
     def block(self, call: Call, kind: str, wait: Callable[[], Any]) -> Any:
         """Run `wait`, which may wait for other ranks, with this rank's status on the board, and record the span."""
@@ -275,7 +279,8 @@ class TorchCommunicator(BackendCollectives):
         finally:
             if board:
                 board.running()
-            self.recorder.add_span(kind, call.name, started, self.now(), bytes=call.bytes)
+            detail = {} if kind == "wait" else call.detail
+            self.recorder.add_span(kind, call.name, started, self.now(), bytes=call.bytes, detail=detail)
             self._collect_spans()
 
     def _explained(self, call: Call, error: RuntimeError) -> CommunicationError:
@@ -289,27 +294,14 @@ class TorchCommunicator(BackendCollectives):
         return PeerLost(f"Rank {self.rank}: {call.text} broke off, because {why}. The backend says: {error}")
 
     def count_sent(self, dst: int, index: Hashable, size: int, posted: float) -> None:
-        """Count and record one message that this rank sends, here and in the communicators this one was split from."""
+        """Count and record one message that this rank sends."""
+        self.traffic.count_sent(self._in_run[dst], size)
         self.recorder.add_sent(self._in_run[dst], (self._name, index), size, posted)
-        comm = self
-        while comm is not None:
-            comm.traffic.count_sent(dst, size)
-            comm, dst = comm._parent, comm._in_parent[dst]
 
     def count_received(self, src: int, index: Hashable, size: int, posted: float) -> None:
-        """Count and record one message that has arrived, here and in the communicators this one was split from."""
+        """Count and record one message that has arrived."""
+        self.traffic.count_received(size)
         self.recorder.add_received(self._in_run[src], (self._name, index), size, posted, self.now())
-        comm = self
-        while comm is not None:
-            comm.traffic.count_received(size)
-            comm = comm._parent
-
-    def count_nominal(self, name: str, size: int) -> None:
-        """Count bytes that the backend should send, here and in the communicators this one was split from."""
-        comm = self
-        while comm is not None:
-            comm.traffic.count_nominal(name, size)
-            comm = comm._parent
 
     # --------------------------------------------------------------------------------------------------- split
 
@@ -355,9 +347,9 @@ class TorchCommunicator(BackendCollectives):
         part = object.__new__(type(self))
         part.group, part._control = group, group
         part.rank, part.size, part.device = members.index(self.rank), len(members), self.device
-        part._clock, part.recorder = self._clock, self.recorder
-        part._parent, part._in_parent = self, members
-        part._in_run = [self._in_run[member] for member in members]
+        # What concerns the rank and not the communicator is shared with the one it is split from.
+        part._clock, part.recorder, part.traffic = self._clock, self.recorder, self.traffic
+        part._in_run = tuple(self._in_run[member] for member in members)
         part.board = self.board and self._board_of(part, name)
         # torch numbers the ranks of a group by their order in the whole run, whatever the key says.
         in_group = sorted(dist.get_global_rank(self.group, self._peers[member]) for member in members)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -24,6 +24,7 @@ class Call:
     """One call that may wait: the name and kind of its span, its words for a reader, and what it needs to go on.
 
     started: seconds of the run's clock. bytes: of the tensor it is about. index: of a collective, else None.
+    detail: of its span, as `trace.Span` says.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Call:
     bytes: int | None = None
     index: int | None = None
     mode: str = "all"
+    detail: Mapping[str, object] = field(default_factory=dict)
 
 
 class WorkHandle:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 class Traffic:
     """Messages and bytes that one rank sent and received; `sent_to[dst]` is (messages, bytes).
 
+    One for each rank of a run: a communicator made by `split` counts in the one it was split from, and ranks are
+    those of the whole run.
+
     `nominal` lists bytes this rank should send for each of the backend's own collectives, by name;
     those cannot be seen from outside. The simulated world leaves it empty: there every byte is counted.
     """

@@ -23,8 +23,10 @@ def chunk_sizes(n: int, p: int) -> list[int]:
 
 def flatten(tensor: Tensor) -> Tensor:
     """The elements in row-major order, 1-D, outside autograd: a view where the layout allows, else a copy."""
-    # resolve_*: a conjugated view has other bytes in memory than the values it shows.
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+    flat = tensor.detach()
+    if flat.is_conj() or flat.is_neg():  # a view whose bytes are not the values it shows
+        flat = flat.resolve_conj().resolve_neg()
+    return flat.view(-1) if flat.is_contiguous() else flat.contiguous().view(-1)
 
 
 def write_back(tensor: Tensor, flat: Tensor) -> Tensor:
