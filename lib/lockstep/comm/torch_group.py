@@ -26,6 +26,7 @@ from lockstep.comm.torch_collectives import BackendCollectives
 from lockstep.comm.torch_handles import Call, CollectiveThread, ThreadHandle, WorkHandle
 from lockstep.comm.torch_wire import CollectiveWire, Wire, incoming, message_tag, outgoing
 from lockstep.comm.traffic import Traffic
+from lockstep.trace.events import KINDS
 
 
 class TorchCommunicator(BackendCollectives):
@@ -128,7 +129,7 @@ class TorchCommunicator(BackendCollectives):
         parts = [f"{describe(tensor)} to rank {dst}" for tensor, dst in sends]
         parts += [f"{describe(tensor)} from rank {src}" for tensor, src in recvs]
         kind = "send" if sends else "recv"
-        call = Call("exchange", kind, f"exchange of {', '.join(parts) or 'nothing'}", needs, started)
+        call = Call("exchange", kind, f"exchange of {', '.join(parts) or 'nothing'}", needs, self._mark(started))
         WorkHandle(self, call, works, finish).wait_as(kind)
 
     def _start_send(self, tensor: Tensor, dst: int, verb: str) -> WorkHandle:
@@ -138,7 +139,9 @@ class TorchCommunicator(BackendCollectives):
         works = self._wire.batch([(buffer, dst, message_tag(words))], [])
         self.count_sent(dst, self._next(self._sends, dst), buffer.nbytes, started)
         detail = {"dst": self._in_run[dst]}
-        call = Call(verb, "send", f"{verb} of {words} to rank {dst}", (need,), started, buffer.nbytes, detail=detail)
+        call = Call(
+            verb, "send", f"{verb} of {words} to rank {dst}", (need,), self._mark(started), buffer.nbytes, detail=detail
+        )
         return WorkHandle(self, call, works, lambda: None)
 
     def _start_recv(self, tensor: Tensor, src: int, verb: str) -> WorkHandle:
@@ -155,7 +158,7 @@ class TorchCommunicator(BackendCollectives):
 
         words = f"{verb} of {words} from rank {src}"
         detail = {"src": self._in_run[src]}
-        call = Call(verb, "recv", words, (need,), started, slot.buffer.nbytes, detail=detail)
+        call = Call(verb, "recv", words, (need,), self._mark(started), slot.buffer.nbytes, detail=detail)
         return WorkHandle(self, call, works, finish)
 
     def _recv_any(self, tensor: Tensor) -> int:
@@ -230,7 +233,6 @@ class TorchCommunicator(BackendCollectives):
     ) -> Call:
         """Count this rank's next collective and show it to the others; raises CommunicationError if one differs."""
         self._collect_spans()
-        started = self.now()
         index = self._collectives
         self._collectives += 1
         if self.board:
@@ -238,7 +240,7 @@ class TorchCommunicator(BackendCollectives):
         mark = checksum(signature)
         wanted = [Need(rank, COLLECTIVE, mark, index) for rank in needs]
         detail = {"group": self._in_run, "sequence": index}
-        return Call(name, "collective", signature, wanted, started, size, index, detail=detail)
+        return Call(name, "collective", signature, wanted, self._mark(self.now()), size, index, detail=detail)
 
     def start(self, call: Call, works: Sequence[dist.Work], finish: Callable[[], Any], async_op: bool) -> Any:
         """Wait for a collective of the backend, or give its handle."""
@@ -256,13 +258,22 @@ class TorchCommunicator(BackendCollectives):
         for handle in [handle for handle in self._pending if handle.done()]:
             self._pending.remove(handle)
             call = handle.call
-            self.recorder.add_span(
-                "collective", call.name, call.started, self.now(), stream=1, bytes=call.bytes, detail=call.detail
-            )
+            self._record("collective", call, call.started, stream=1, bytes=call.bytes, detail=call.detail)
+
+    def _mark(self, now: float) -> float | torch.cuda.Event:
+        """Where a span starts: the time, or on a GPU an event."""
+        return now if self.gloo else self.recorder.gpu_event()
+
+    def _record(self, kind: str, call: Call, start: float | torch.cuda.Event, **facts: Any) -> None:
+        """A span from `start` until now."""
+        if self.gloo:
+            self.recorder.add_span(kind, call.name, start, self.now(), **facts)
+        else:
+            self.recorder.add_gpu_span({"kind": kind, "name": call.name, **facts}, start, self.recorder.gpu_event())
 
     def block(self, call: Call, kind: str, wait: Callable[[], Any]) -> Any:
         """Run `wait`, which may wait for other ranks, with this rank's status on the board, and record the span."""
-        started = self.now() if kind == "wait" else call.started
+        started = self._mark(self.now()) if kind == "wait" else call.started
         board = self.board if self.gloo else None
         if board:
             self._threads_seen.add(threading.get_ident())
@@ -280,7 +291,7 @@ class TorchCommunicator(BackendCollectives):
             if board:
                 board.running()
             detail = {} if kind == "wait" else call.detail
-            self.recorder.add_span(kind, call.name, started, self.now(), bytes=call.bytes, detail=detail)
+            self._record(kind, call, started, bytes=call.bytes, detail=detail)
             self._collect_spans()
 
     def _explained(self, call: Call, error: RuntimeError) -> CommunicationError:
@@ -289,6 +300,8 @@ class TorchCommunicator(BackendCollectives):
             mismatch = self.board.collective_mismatch(call.index, call.text)
             if mismatch:
                 return CommunicationError(mismatch)
+        if not any(word in str(error).lower() for word in ("connection", "peer", "timed out", "timeout", "closed")):
+            return CommunicationError(f"Rank {self.rank}: {call.text} failed. The backend says: {error}")
         gone = [str(s.rank) for s in self.board.statuses() if s.state == FINISHED] if self.board else []
         why = f"rank {', '.join(gone)} has finished" if gone else "another rank has left, or the time limit was reached"
         return PeerLost(f"Rank {self.rank}: {call.text} broke off, because {why}. The backend says: {error}")
@@ -376,6 +389,8 @@ class TorchCommunicator(BackendCollectives):
 
     def span(self, name: str, *, kind: str = "compute", micro_batch: int | None = None, cost: Any = None) -> SpanTimer:
         """Record what this rank does in a `with` block; `cost` is for the other worlds, here the time is real."""
+        if kind not in KINDS:
+            raise ValueError(f"the kind of a span is one of {', '.join(KINDS)}, not {kind!r}")
         return SpanTimer(self.recorder, self._clock, not self.gloo, kind, name, micro_batch)
 
     def charge(self, model: torch.nn.Module, profile: Mapping[str, Any]) -> LayerSpans:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 from lockstep.comm.board import Need
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Call:
     """One call that may wait: the name and kind of its span, its words for a reader, and what it needs to go on.
 
-    started: seconds of the run's clock. bytes: of the tensor it is about. index: of a collective, else None.
+    started: seconds of the run's clock, on a GPU an event. bytes: of the tensor it is about. index: of a collective, else None.
     detail: of its span, as `trace.Span` says.
     """
 
@@ -31,7 +32,7 @@ class Call:
     kind: str
     text: str
     needs: Sequence[Need]
-    started: float
+    started: float | torch.cuda.Event
     bytes: int | None = None
     index: int | None = None
     mode: str = "all"
