@@ -1,9 +1,21 @@
 """Room `world`: the two worlds a rank function can run in, `launch` (processes) and `simulate` (a virtual clock)."""
 
+from lockstep.world.calibrate import calibrate
 from lockstep.world.launch import launch
 from lockstep.world.magic import load_ipython_extension, register_in_ipython
 from lockstep.world.run import DeadlockError, RankError, Run, RunError, RunTimeout
+from lockstep.world.simulate import simulate
 
-__all__ = ["DeadlockError", "RankError", "Run", "RunError", "RunTimeout", "launch", "load_ipython_extension"]
+__all__ = [
+    "DeadlockError",
+    "RankError",
+    "Run",
+    "RunError",
+    "RunTimeout",
+    "calibrate",
+    "launch",
+    "load_ipython_extension",
+    "simulate",
+]
 
 register_in_ipython()
