@@ -6,6 +6,7 @@ when that hash, or a cell made again from the source, differs; outputs are compa
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from lockstep.course.tree import Tree
 
 LARGEST = 1_500_000  # bytes of an executed notebook
 PER_CELL = 300  # seconds
+QUIET = ["--IPKernelApp.log_level=40"]  # a kernel's warnings are for who runs a server; errors still show
 REPLAYED = "stable"  # the tag of cells whose stored outputs nbval compares
 
 
@@ -123,6 +125,7 @@ def execute(notebook: NotebookNode, name: str, folder: Path) -> NotebookNode:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+    metadata = copy.deepcopy(notebook.metadata)  # a kernel adds its own versions
     with TemporaryDirectory() as empty, environment({"LOCKSTEP_MY": empty, "PYTHONHASHSEED": "0"}):
         client = NotebookClient(
             notebook,
@@ -130,6 +133,7 @@ def execute(notebook: NotebookNode, name: str, folder: Path) -> NotebookNode:
             kernel_name="python3",
             record_timing=False,
             store_widget_state=False,
+            extra_arguments=QUIET,
             resources={"metadata": {"path": str(folder)}},
         )
         try:
@@ -138,6 +142,7 @@ def execute(notebook: NotebookNode, name: str, folder: Path) -> NotebookNode:
             raise BuildError(f"{name}: a cell fails.\n{error}") from None
         except (CellTimeoutError, DeadKernelError) as error:
             raise BuildError(f"{name}: {error}") from None
+    notebook.metadata = metadata
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = list(_clean(cell.outputs))

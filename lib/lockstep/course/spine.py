@@ -168,7 +168,7 @@ def names_its_references(lab: Lab) -> list[str]:
     if section is None:
         return ["there is no section 'References'"]
     rest = lab.source.prose[section.end() :]
-    return [] if re.search(r"\b(19|20)\d\d\b", rest) else ["the references name no year"]
+    return [] if re.search(r"\b(1[6-9]|20)\d\d\b", rest) else ["the references name no year"]
 
 
 def shows_the_torchrun_line(lab: Lab) -> list[str]:
