@@ -11,7 +11,9 @@ def replay(tmp_path, printed):
     stored = [new_output("stream", name="stdout", text=printed)]
     cells = [
         new_code_cell("raise RuntimeError", metadata={"tags": ["experiment", "nbval-skip"]}),
-        new_code_cell("print(6 * 7)", metadata={"tags": ["stable", "nbval-check-output"]}, outputs=stored),
+        new_code_cell(
+            "print(6 * 7)", metadata={"tags": ["stable", "nbval-check-output"]}, outputs=stored, execution_count=1
+        ),
     ]
     nbformat.write(new_notebook(cells=cells), tmp_path / "small.ipynb")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--nbval-lax"]
