@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from lockstep.hardware import Link
+from lockstep.world.launch import launch
 from lockstep.world.run import RankError
 from lockstep.world.seeding import seed_rank
 from lockstep.world.simulate import simulate
@@ -283,6 +284,17 @@ def test_a_simulation_inside_a_simulation():
     torch.manual_seed(1), np.random.seed(2), random.seed(3)
     np.random.randn()
     assert (values[1][0], values[1][2]) == expected
+
+
+def test_a_simulation_inside_a_real_rank():
+    def inner(comm):
+        return comm.all_reduce(torch.ones(1)).item()
+
+    def program(comm):
+        mine = simulate(inner, comm.rank + 2).values[0]
+        return comm.all_reduce(torch.tensor([mine])).item()
+
+    assert launch(program, 2).values == [5.0, 5.0]
 
 
 def test_simulations_in_several_threads_of_the_caller_take_turns():

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class Lent:
-    """A buffer that a call has until `wait()`, as it was when it was lent."""
+    """A buffer that a call has until `wait()`; `before` is a copy of it as it was when it was lent."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self._before = tensor.detach().clone()
+        self.before = tensor.detach().clone()
         self._version = self._current_version()
 
     def changed(self) -> bool:
         """Whether the program wrote to it: other bytes, or, where no other tensor shares its memory, a write at all."""
         if self._version != self._current_version():
             return True
-        now, before = flatten(self.tensor).view(torch.uint8), flatten(self._before).view(torch.uint8)
+        now, before = flatten(self.tensor).view(torch.uint8), flatten(self.before).view(torch.uint8)
         return not torch.equal(now, before)
 
     def _current_version(self) -> int | None:

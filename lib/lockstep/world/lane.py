@@ -54,5 +54,7 @@ class Lane:
 
     def post_receive(self, tensor: Tensor, src: int | None, late: bool = False) -> Post:
         """Post a receive, now; `late` keeps what arrives until someone asks for it."""
-        peer = None if src is None else self._group.ranks[src]
-        return self._network.receive(self._space, Post(self._strand, tensor, peer, False, late))
+        post = Post(self._strand, tensor, None if src is None else self._group.ranks[src], False)
+        if late:
+            post.late = True
+        return self._network.receive(self._space, post)

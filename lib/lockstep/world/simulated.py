@@ -68,8 +68,9 @@ class SimulatedCommunicator(Communicator):
         check_tensor(tensor, CPU)
         with self.call("send", ""):
             self.simulation.scheduler.yield_to_earlier(self.strand)
-            post = self._lane.post_send(tensor.detach().clone(), dst)
-            return send_handle(self, post, f"isend of {describe(tensor)} to rank {dst}", Lent(tensor))
+            buffer = Lent(tensor)
+            post = self._lane.post_send(buffer.before, dst)
+            return send_handle(self, post, f"isend of {describe(tensor)} to rank {dst}", buffer)
 
     def irecv(self, tensor: Tensor, src: int) -> SimulatedHandle:
         self._peer(src, "src")

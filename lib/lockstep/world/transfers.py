@@ -32,17 +32,17 @@ class Post:
     end: when the transfer ends (seconds); None as long as it has not begun.
     """
 
-    __slots__ = ("arrived", "awaited", "buffer", "end", "error", "late", "peer", "rank", "sends", "strand", "time")
+    # Most posts never set these; as attributes of the class they cost nothing.
+    late = awaited = False
+    end: float | None = None
+    arrived: Tensor | None = None
+    error: Exception | None = None
 
-    def __init__(self, strand: Strand, buffer: Tensor, peer: int | None, sends: bool, late: bool = False) -> None:
+    def __init__(self, strand: Strand, buffer: Tensor, peer: int | None, sends: bool) -> None:
         self.strand, self.rank, self.time = strand, strand.rank, strand.clock
         # Outside autograd: whichever thread completes the transfer has its own grad mode.
         self.buffer = buffer if sends and not buffer.requires_grad else buffer.detach()
-        self.peer, self.sends, self.late = peer, sends, late
-        self.end: float | None = None
-        self.awaited = False
-        self.arrived: Tensor | None = None
-        self.error: Exception | None = None
+        self.peer, self.sends = peer, sends
 
 
 class ChannelSpace:
@@ -125,21 +125,27 @@ class Network:
         self._start(send, receive, max(send.time, receive.time))
 
     def _start(self, send: Post, receive: Post, now: float) -> None:
-        free = max(self._send_free[send.rank], self._receive_free[receive.rank])
+        src, dst = send.rank, receive.rank
+        free = max(self._send_free[src], self._receive_free[dst])
         if free > now:
             self._scheduler.at(free, lambda time: self._start(send, receive, time))
             return
-        pair = (send.rank, receive.rank)
-        link = self._links.get(pair)
-        if link is None:
-            link = self._links[pair] = self._cluster.link(*pair)
         size = send.buffer.nbytes
+        link = self._links.get((src, dst))
+        if link is None:
+            link = self._links[src, dst] = self._cluster.link(src, dst)
         end = now + link.seconds(size)
-        self._send_free[send.rank] = self._receive_free[receive.rank] = end
-        self.traffic[send.rank].count_sent(receive.rank, size)
-        self.traffic[receive.rank].count_received(size)
-        self.messages.append((send.rank, receive.rank, size, now, end))
-        self._deliver(send, receive)
+        self._send_free[src] = self._receive_free[dst] = end
+        self.traffic[src].count_sent(dst, size)
+        self.traffic[dst].count_received(size)
+        self.messages.append((src, dst, size, now, end))
+        if receive.late:
+            receive.arrived = send.buffer.clone()
+        else:
+            try:
+                copy(send.buffer, receive.buffer)
+            except RuntimeError as error:  # a buffer that cannot be written; its own rank is to hear of it
+                receive.error = error
         for post in (send, receive):
             post.end = end
             if post.awaited:
@@ -150,20 +156,13 @@ class Network:
                 if not strand.missing:
                     self._scheduler.wake(strand, strand.until)
 
-    def _deliver(self, send: Post, receive: Post) -> None:
-        if receive.late:
-            receive.arrived = send.buffer.clone()
-            return
-        try:
-            copy(send.buffer, receive.buffer)
-        except RuntimeError as error:  # a buffer that cannot be written; its own rank is to hear of it
-            receive.error = error
-
 
 def copy(source: Tensor, target: Tensor) -> None:
     """Copy values, also where `target` was made in another thread's inference mode."""
-    if target.is_inference():
+    try:
+        target.copy_(source)
+    except RuntimeError:
+        if not target.is_inference():
+            raise
         with torch.inference_mode():
             target.copy_(source)
-    else:
-        target.copy_(source)
