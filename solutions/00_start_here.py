@@ -33,9 +33,9 @@ FAST = False  # True: shorter training, for a quick pass
 SEED = 0
 
 # %% [markdown]
-# The picture is a real run, made by the next cell. Each row is one process; time runs to the right. Every
-# process computes, the one in row 0 the least, the one in the last row the most; then they add up their results.
-# Look at the long bar in row 0: at the end of the lab you are asked about it.
+# The picture is a real run, made by the next cell. Each row is one process, and time runs to the right. Every
+# process computes, the one in row 0 the least and the one in the last row the most; then they add up their results.
+# Look at the pale part of row 0: at the end of the lab you are asked about it.
 
 # %%
 import os
@@ -51,7 +51,18 @@ from torch.nn.functional import cross_entropy
 
 from lockstep import data, viz
 from lockstep.course import doctor
-from lockstep.exercises import ask, check, diagnose, mine, predict, progress, reveal, whose
+from lockstep.exercises import (
+    answer,
+    ask,
+    check,
+    diagnose,
+    hint,
+    mine,
+    predict,
+    progress,
+    reveal,
+    whose,
+)
 from lockstep.nn import LeNet
 from lockstep.train import train
 from lockstep.world import RunError, launch, simulate
@@ -66,13 +77,13 @@ def uneven(comm):
 
 
 launch(uneven, RANKS)  # the first run starts the machinery; the second shows the work alone
-viz.timeline(launch(uneven, RANKS), title="Four processes compute, then add up their results")
+viz.timeline(launch(uneven, RANKS), title=f"{RANKS} processes compute, then add up their results")
 
 # %% [markdown]
 # ## 1. What this machine offers (1 min)
 #
 # A *core* carries out one stream of instructions at a time. How many you have decides what you can measure in
-# this course, so look first.
+# this course, so look at that line first. The others name things that you meet later.
 
 # %%
 doctor()
@@ -165,7 +176,8 @@ def bars(axis, amounts, unit):
 
 
 def profile_figure():
-    figure = Figure(figsize=(9.4, 2.5), layout="constrained")
+    figure = Figure(figsize=(9.4, 2.5))
+    figure.set_layout_engine("constrained", w_pad=0.1)
     left, right = figure.subplots(1, 2)
     figure.suptitle(f"One training step of LeNet with {BATCH} images, one process")
     spent, held = bars(left, milliseconds, "ms"), bars(right, kilobytes, "kB")
@@ -188,7 +200,7 @@ reveal("00.p1", kilobytes["activations"] / kilobytes["parameters"])
 # A *rank* is one of several processes that run the same function at the same time. Each knows its own number,
 # counted from 0, and how many there are. They share nothing else: a variable of one rank does not exist in another.
 # `launch(program, RANKS)` starts them, hands each a `comm` to talk through, and gives back what they returned, in the
-# order of their numbers.
+# order of their numbers. What they print appears as they reach it, in any order.
 
 
 # %%
@@ -230,35 +242,42 @@ def hello(comm):
     comm.all_reduce(total)
     return square, total.item()
     ### END SOLUTION
+    ### BEGIN STUB
+    # square = ...  # what this rank knows by itself
+    # total = ...  # what it hands in, and what comes back
+    # raise NotImplementedError("return this rank's square and the sum of all ranks' squares")
+    ### END STUB
 
 
 # %% tags=["check", "00.1"]
 check("00.1", hello)
 
 # %% [markdown]
-# Now your own run as a picture: your function in real processes. Each bar is one rank inside `all_reduce`, from
-# its call until it has the sum.
+# Now your own run as a picture: your function in real processes. A row is pale while its rank waits for the last
+# one to arrive, and hatched while the sum is made.
 
 # %%
-run = launch(mine("00.1"), RANKS)
+my_hello = mine("00.1")
+run = launch(my_hello, RANKS)
 print(run.values)
 viz.timeline(run, title=f"hello, {whose('00.1')} function, on {RANKS} ranks")
 
 # %% [markdown]
-# Now on 64 ranks. In the *simulated world* the same function runs on each of them and its numbers are computed for
-# real; only the clock is worked out, message by message, from the published speed of a cluster of GPUs. A simulated
-# second says nothing about your machine, and the figure says that it is simulated.
+# And on 64 ranks. In the *simulated world* the same function runs on each of them and its numbers are computed for
+# real. Only the clock is worked out, message by message, from the published speed of a cluster of GPUs. A simulated
+# second says nothing about your machine, so every figure says which world it comes from.
 
 # %%
-run = simulate(mine("00.1"), 64)
-print("every rank has the same sum:", {total for _, total in run.values}, f"after {run.seconds * 1e6:.0f} microseconds")
+run = simulate(my_hello, 64)
+print("sums on all ranks:", {int(total) for _, total in run.values})
 viz.timeline(run, title=f"hello, {whose('00.1')} function, on 64 ranks")
 
 # %% [markdown]
 # ## 4. Three ways a parallel program goes wrong (2 min)
 #
 # Learn the three reports here, where you know the fault. Each cell below catches the error that `launch` raises and
-# prints the report that you would get.
+# prints the report that you would get. The last two take a few seconds, since somebody has to notice that nothing
+# happens.
 #
 # **A rank raises an exception.** Rank 2 divides by zero; the others wait for it in vain.
 
@@ -275,8 +294,8 @@ except RunError as report:
     print(report)
 
 # %% [markdown]
-# The rank where it began comes first, with its exception and the line of your cell. The others did nothing wrong and
-# get one line each.
+# The rank where it began comes first, with its exception and the line of your cell. The others did nothing wrong;
+# they share one line, which says where they were (`float32[]` is a single number).
 #
 # **Ranks wait for each other for ever**, which is called a *deadlock*. Here rank 0 skips the collective.
 
@@ -315,7 +334,8 @@ except RunError as report:
     print(report)
 
 # %% [markdown]
-# The report shows the line where each rank was when the time was up. Without `timeout=`, a run may take a minute.
+# The report shows the line where each rank was when the time was up: rank 1 was in its loop, the others had
+# finished. Unless you say otherwise, `timeout` is 60 seconds.
 
 # %% [markdown]
 # ## 5. How much faster at best? Amdahl's law (2 min)
@@ -347,7 +367,8 @@ def amdahl(serial_share, workers):
 check("00.2", amdahl)
 
 # %%
-reveal("00.p2", mine("00.2")(0.05, 1000))
+law = mine("00.2")
+reveal("00.p2", law(0.05, 1000))
 
 # %% [markdown]
 # Even endlessly many workers leave the serial twentieth as it is, so no number of them gets beyond 20. That is Amdahl's
@@ -357,25 +378,25 @@ reveal("00.p2", mine("00.2")(0.05, 1000))
 
 
 # %%
-law = mine("00.2")
+workers = [2**k for k in range(11)]
 
 
-def speed_up_figure(serial_share):
-    workers = [2**k for k in range(11)]
-    answers = {
-        "the same job (Amdahl)": [law(serial_share, n) for n in workers],
-        "a growing job (Gustafson)": [serial_share + (1 - serial_share) * n for n in workers],
-    }
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
+def speed_up_figure(share):
+    same = [law(share, n) for n in workers]
+    growing = [share + (1 - share) * n for n in workers]
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
     axis = figure.subplots()
-    for (name, speed_ups), line, colour in zip(answers.items(), ("o-", "s--"), ("#0072B2", "#D55E00"), strict=True):
-        axis.plot(workers, speed_ups, line, color=colour, label=f"{name}: {speed_ups[-1]:,.1f} at {workers[-1]:,}")
-    axis.set(xscale="log", yscale="log", ylim=(0.8, 1400), xlabel="workers", ylabel="speed-up")
-    axis.set_title(f"Speed-up with {serial_share:.0%} serial ({whose('00.2')} amdahl)")
+    axis.loglog(workers, same, "o-", color="#0072B2")
+    axis.loglog(workers, growing, "s--", color="#D55E00")
+    ends = f"same job (Amdahl) {same[-1]:,.1f}", f"growing job (Gustafson) {growing[-1]:,.1f}"
+    axis.legend([f"{end} with {workers[-1]:,} workers" for end in ends], loc="upper left")
+    axis.set(xlabel="workers", ylabel="speed-up", ylim=(0.8, 1400))
+    axis.set_xticks([1, 4, 16, 64, 256, 1024], ["1", "4", "16", "64", "256", "1,024"])
+    axis.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
     axis.grid(alpha=0.4)
-    axis.legend(loc="upper left")
-    ends = ", ".join(f"{name} {speed_ups[-1]:,.1f}" for name, speed_ups in answers.items())
-    return viz.Figure(figure, alt=f"Speed-up with {serial_share:.0%} serial on {workers[-1]:,} workers: {ends}.")
+    title = f"Speed-up when {share:.0%} is serial, {whose('00.2')} amdahl"
+    axis.set_title(title)
+    return viz.Figure(figure, alt=f"{title}. With {workers[-1]:,} workers: {', '.join(ends)}.")
 
 
 speed_up_figure(0.05)
@@ -385,20 +406,22 @@ speed_up_figure(0.05)
 # section 2, each of them still does the whole update, so the update is its serial part.
 
 # %% tags=["widget"]
-frames = {f"{share:.0%}": speed_up_figure(share)._repr_html_() for share in (0.0, 0.01, 0.05, 0.1, 0.2, 0.5)}
-slider = SelectionSlider(options=list(frames.items()), index=2, description="serial share")
+shares = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5)
+frames = {f"{share:.0%}": speed_up_figure(share)._repr_html_() for share in shares}
+slider = SelectionSlider(options=list(frames.items()), index=2, description="serial")
 picture = HTML(slider.value)
 slider.observe(lambda change: setattr(picture, "value", change["new"]), "value")
 display(VBox([slider, picture]))
 
-update_share = milliseconds["update"] / sum(milliseconds.values())
-print(f"Your update takes {update_share:.1%} of a step: at most {1 / update_share:.1f} times as fast.")
+update = milliseconds["update"] / sum(milliseconds.values())
+print(f"The update is {update:.1%} of your step. Ranks make it at most")
+print(f"{law(update, RANKS):.1f} times as fast with {RANKS}, {1 / update:.1f} times with any number.")
 
 # %% [markdown]
 # ## 6. The real thing (2 min)
 #
-# `comm` is a thin layer. Underneath is `torch.distributed`, which you will meet in every real training program, and
-# inside `launch` you can call it yourself. Side by side:
+# `comm` is a thin layer. Underneath is `torch.distributed`, which you will meet in real training programs. `launch`
+# has set it up, so a rank can call it directly. Side by side:
 
 
 # %%
@@ -409,7 +432,7 @@ def hello_in_torch(comm):
     return square, total.item()
 
 
-print("lockstep:         ", launch(mine("00.1"), RANKS).values)
+print("lockstep:         ", launch(my_hello, RANKS).values)
 print("torch.distributed:", launch(hello_in_torch, RANKS).values)
 
 # %% [markdown]
@@ -434,14 +457,19 @@ plans = {
     f"{RANKS} ranks, 1 thread each": (RANKS, "naive", 1),
     f"1 rank, {CORES} threads": (1, "none", CORES),
 }
-rates = {}
+results = {}
 for name, (ranks, strategy, threads) in plans.items():
-    result = launch(train, ranks, strategy, epochs=EPOCHS, fast=FAST, threads=threads, seed=SEED).values[0]
-    rates[name] = result.images_per_second
-    print(f"{name:24} {result.seconds:6.2f} s {rates[name]:8,.0f} images/s {result.accuracy:7.1%} right")
+    options = {"epochs": EPOCHS, "fast": FAST, "threads": threads, "seed": SEED}
+    results[name] = launch(train, ranks, strategy, **options).values[0]
+
+rate = {name: result.images_per_second for name, result in results.items()}
+print(f"\n{'':24}  seconds  images/s  speed-up  right")
+for name, result in results.items():
+    speed_up = rate[name] / rate["1 rank, 1 thread"]
+    print(f"{name:24} {result.seconds:8.2f} {rate[name]:9,.0f} {speed_up:9.2f} {result.accuracy:6.1%}")
 
 # %%
-reveal("00.p3", rates[f"{RANKS} ranks, 1 thread each"] / rates["1 rank, 1 thread"])
+reveal("00.p3", rate[f"{RANKS} ranks, 1 thread each"] / rate["1 rank, 1 thread"])
 
 # %% [markdown]
 # Ranks beyond the number of cores take turns, and in each all-reduce all of them wait for the one whose turn comes
@@ -485,7 +513,8 @@ ask("00.q2")
 ask("00.q3")
 
 # %% [markdown]
-# And a riddle: the run of a wrong `hello`, or perhaps of a right one. Which fault is it? Run the cell again for another.
+# And a riddle: the run of a wrong `hello`, or now and then of a right one. Which fault is it? Run the cell again for
+# another.
 
 # %%
 diagnose("00")

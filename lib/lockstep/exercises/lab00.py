@@ -48,6 +48,8 @@ def hello_with_handle(comm):
 
 
 def hello_stub(comm):
+    square = ...  # noqa: F841 - the skeleton, as students get it
+    total = ...  # noqa: F841
     raise NotImplementedError("return this rank's square and the sum of all ranks' squares")
 
 
@@ -187,8 +189,8 @@ HELLO = Exercise(
     judge=all_of(same_value(), asks_the_others),
     hints=(
         (
-            "One of the two numbers you know without asking anybody: `comm.rank` gives it. For the other, every rank has "
-            "to hand in something. What exactly should each hand in?"
+            "One of the two numbers you know without asking anybody: `comm.rank` gives it. For the other, every "
+            "rank has to hand in something. What exactly should each hand in?"
         ),
         (
             "`comm.all_reduce` adds up tensors, not Python numbers. Put your square into a tensor. The call overwrites "
@@ -368,13 +370,13 @@ AMDAHL = Exercise(
     judge=same_value(rtol=1e-6),
     hints=(
         (
-            "Let the whole job take 1 second on one worker. How long does its serial part take when there are `workers` "
-            "of them? And the rest?"
+            "Let the whole job take 1 second on one worker. How long does its serial part take when there are "
+            "`workers` of them? And the rest?"
         ),
         "The new time is the sum of those two. A speed-up is the old time over the new time, so more than 1 is good.",
         (
-            "The serial part takes `serial_share` seconds, whatever `workers` is. The rest is `1 - serial_share` seconds "
-            "of work, split evenly. Divide 1 by the sum of the two."
+            "The serial part takes `serial_share` seconds, whatever `workers` is. The rest is `1 - serial_share` "
+            "seconds of work, split evenly. Divide 1 by the sum of the two."
         ),
     ),
     mistakes=(
@@ -410,8 +412,8 @@ AMDAHL = Exercise(
         Mistake(
             "divides everything",
             forgets_the_share,
-            "Your speed-up equals the number of workers, as if the whole job could be shared out. The serial part takes "
-            "as long as before.",
+            "Your speed-up equals the number of workers, as if the whole job could be shared out. The serial part "
+            "takes as long as before.",
         ),
         Mistake(
             "swaps the shares",
@@ -436,26 +438,26 @@ EXERCISES = (HELLO, AMDAHL)
 QUESTIONS = (
     Question(
         "00.q1",
-        "Look at the picture at the top of the lab again. Why is the bar of the all-reduce longest in row 0?",
+        "Look at the picture at the top of the lab again. Why is row 0 pale for the longest time?",
         (
             Option(
                 "Rank 0 collects everybody's numbers, so it has the most to do.",
-                "No rank is special in an all-reduce. If rank 0 did the collecting, its bar would be as long when it "
-                "computes the most; give it the most work and the long bar moves to another row.",
+                "No rank is special in an all-reduce, and pale means that nothing moves. Give rank 0 the most to "
+                "compute, and the longest pale part moves to another row.",
             ),
             Option(
                 "Rank 0 has the least to compute, arrives first, and waits for the others.",
-                "An all-reduce ends when the last rank has handed in its tensor. A long bar in a collective shows who "
-                "waits, and the short one shows whom they all wait for.",
+                "An all-reduce can begin only when the last rank has arrived. The row that is hardly pale at all shows "
+                "whom the others wait for.",
                 right=True,
             ),
             Option(
                 "Rank 0 runs on a slower core.",
-                "A slower core would stretch the bar of its computation, and that one is the shortest of all.",
+                "A slower core would stretch its computation, and that bar is the shortest of all.",
             ),
             Option(
                 "Rank 0 hands in a larger tensor.",
-                "Every rank hands in a tensor of the same shape: here a single number.",
+                "Every rank hands in a tensor of the same shape, here a single number; and moving it is not waiting.",
             ),
         ),
     ),
@@ -466,8 +468,8 @@ QUESTIONS = (
         (
             Option(
                 "while comm.rank == 0: pass",
-                "A loop computes, it does not wait. Such a run ends at its time limit, and the report shows the line of "
-                "the loop.",
+                "A loop computes, it does not wait. Such a run ends at its time limit, and the report shows the line "
+                "of the loop.",
             ),
             Option(
                 "if comm.rank > 0: comm.all_reduce(tensor)",
@@ -475,8 +477,8 @@ QUESTIONS = (
             ),
             Option(
                 "if comm.rank == 0: comm.all_reduce(tensor)",
-                "Only rank 0 makes the call, and the others are gone when it waits for them. Every rank has to make the "
-                "same collectives.",
+                "Only rank 0 makes the call, and the others are gone when it waits for them. Every rank has to make "
+                "the same collectives.",
                 right=True,
             ),
             Option(
@@ -503,8 +505,8 @@ QUESTIONS = (
             ),
             Option(
                 "Less than a tenth: the speed-up goes from 9.2 to 9.9.",
-                "The serial tenth of the work already takes most of the time with 100 workers. Whoever wants more has to "
-                "shrink the serial part.",
+                "The serial tenth of the work already takes most of the time with 100 workers. Whoever wants more has "
+                "to shrink the serial part.",
                 right=True,
             ),
         ),
