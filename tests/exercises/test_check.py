@@ -206,6 +206,11 @@ def test_hostile_functions_get_a_verdict(name):
     assert "Traceback" not in verdict.text
 
 
+def test_how_a_process_ended_is_said():
+    assert "it was killed by SIGKILL" in check(HALVES, kills_itself).seen
+    assert "exit code 0" in check(HALVES, leaves).seen and "rank" not in check(HALVES, leaves).seen
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_function_that_forks_is_judged_once():
     assert check(HALVES, forks).passed

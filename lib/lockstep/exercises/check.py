@@ -20,6 +20,7 @@ from lockstep.exercises.registry import Unknown, find
 from lockstep.exercises.source import fingerprint, is_blank
 from lockstep.exercises.trial import observe_here, try_in_child
 from lockstep.exercises.verdict import Verdict
+from lockstep.world.run import RankError
 from lockstep.world.shipping import ShippingError, pack
 
 SEED = 0  # of the cases that students see; equal every time, so that the failing case stays while they look for it
@@ -70,6 +71,8 @@ def _tried(exercise: Exercise, fn: Callable[..., Any]) -> Verdict:
     cases = exercise.draw(SEED)
     try:
         seen = try_in_child(exercise, fn, cases)
+    except RankError as error:
+        return cannot_run(exercise, f"The function could not be taken up by another process. {error.cause}")
     except (TypeError, ValueError, AttributeError, RecursionError, pickle.PicklingError) as error:
         return cannot_run(exercise, _unsendable(fn) or f"{type(error).__name__}: {error}")
     expected = observe_here(exercise, exercise.reference, cases)

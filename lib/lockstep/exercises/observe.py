@@ -183,23 +183,24 @@ def capture() -> Iterator[_FirstLines]:
 
 @contextlib.contextmanager
 def fresh_state() -> Iterator[None]:
-    """Seeded generators, float32 and gradients on, as in a new process; what was set in a notebook is put back."""
-    dtype, grad, numpy_state, python_state = (
-        torch.get_default_dtype(), torch.is_grad_enabled(), np.random.get_state(), random.getstate()
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.set_default_dtype(torch.float32)
-        torch.set_grad_enabled(True)
-        torch.manual_seed(0)
-        np.random.seed(0)
-        random.seed(0)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_grad_enabled(grad)
-            np.random.set_state(numpy_state)
-            random.setstate(python_state)
+    """Seeded generators, float32 and gradients on, as in a new process; what was set in a notebook is put back.
+
+    Only the CPU's generator of torch is touched: `torch.manual_seed` would seed those of GPUs too.
+    """
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    for seed in (torch.default_generator.manual_seed, np.random.seed, random.seed):
+        seed(0)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(grad)
+        put_back = torch.default_generator.set_state, np.random.set_state, random.setstate
+        for restore, state in zip(put_back, states, strict=True):
+            restore(state)
 
 
 def failure(error: BaseException) -> Failure:

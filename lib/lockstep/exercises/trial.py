@@ -21,7 +21,7 @@ from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.forbidden import forbid
 from lockstep.exercises.observe import Failure, Observation, is_students
 from lockstep.world.child import run_child
-from lockstep.world.run import RunError, RunTimeout
+from lockstep.world.run import RankError, RunTimeout
 
 LIMIT = 10.0  # seconds for all cases of one check
 
@@ -30,7 +30,7 @@ def try_in_child(exercise: Exercise, fn: Callable[..., Any], cases: Sequence[Cas
     """Observe `fn` on `cases` in one child, for at most LIMIT seconds together.
 
     The list is shorter than `cases` when the child was stopped at its last entry. Raises whatever sending the
-    function raises when it cannot be sent.
+    function raises when it cannot be sent, and RankError when the child cannot take it up.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         file = str(Path(place) / "seen")
@@ -40,8 +40,10 @@ def try_in_child(exercise: Exercise, fn: Callable[..., Any], cases: Sequence[Cas
             run_child(_observe_all, *job, timeout=LIMIT + 2)
         except RunTimeout as error:  # the watchdog did not get a turn: one long operation inside C code
             end = Failure("Timeout", " at ".join(filter(None, (f"{LIMIT:g} s", error.lines.get(0)))))
-        except RunError as error:
-            end = Failure("Killed", str(error))
+        except RankError as error:
+            if error.cause is not None:  # not from the cases, whose every error is an observation
+                raise
+            end = Failure("Killed", "it " + str(error).splitlines()[0].removeprefix("rank 0 "))
         seen = _read(file)
     stopped = bool(seen) and seen[-1].error is not None and seen[-1].error.type == "Timeout"
     return seen if stopped or len(seen) == len(cases) else [*seen, Observation(error=end)]
