@@ -2,7 +2,7 @@
 
 from lockstep.world.calibrate import calibrate
 from lockstep.world.launch import launch
-from lockstep.world.magic import load_ipython_extension, register_in_ipython
+from lockstep.world.magic import load_ipython_extension, prepare_notebook
 from lockstep.world.run import DeadlockError, RankError, Run, RunError, RunTimeout
 from lockstep.world.simulate import simulate
 
@@ -18,4 +18,4 @@ __all__ = [
     "simulate",
 ]
 
-register_in_ipython()
+prepare_notebook()

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lockstep.world.forked import start_warm_parent
 from lockstep.world.launch import launch
 from lockstep.world.report import name_ranks
 from lockstep.world.run import Run
@@ -106,9 +107,10 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(lambda line, cell: ranks_magic(line, cell, shell), "cell", "ranks")
 
 
-def register_in_ipython() -> None:
-    """Register the magic if this process is a notebook kernel or IPython."""
-    if "IPython" in sys.modules:
-        shell = sys.modules["IPython"].get_ipython()
-        if shell is not None:
-            load_ipython_extension(shell)
+def prepare_notebook() -> None:
+    """In a notebook kernel or IPython: register the magic, and let the warm parent import while the reader reads."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        load_ipython_extension(shell)
+        if sys.platform == "linux":
+            start_warm_parent()

@@ -29,7 +29,7 @@ from lockstep.comm.board import Board
 from lockstep.comm.torch_group import TorchCommunicator
 from lockstep.world.seeding import seed_rank
 from lockstep.world.shipping import dumps, unpack
-from lockstep.world.wire import Channel
+from lockstep.world.wire import Channel, Message
 
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
@@ -73,16 +73,21 @@ class Rank:
     def run(self) -> NoReturn:
         """Do one job, report, and stay until killed; leave if the kernel has gone."""
         try:
-            (self.job,), _ = self.channel.receive()
-            _, call = self.channel.receive()
+            (self.job,), _ = self._receive()
+            _, call = self._receive()
             self._work(call)
-        except EOFError:
-            os._exit(0)
         except BaseException as error:
             self._report_failure(error)
         _flush()
         while True:
             time.sleep(3600)
+
+    def _receive(self) -> Message:
+        """The next message; without a kernel there is nobody to work for."""
+        try:
+            return self.channel.receive()
+        except EOFError:
+            os._exit(0)
 
     def _work(self, call: bytearray) -> None:
         _enter_environment(self.job)
@@ -91,7 +96,7 @@ class Rank:
         comm = self._open_group() if self.job.group else None
         seed_rank(self.job.seed, self.job.rank)
         self.channel.send("ready", threading.get_ident())
-        (_, self.origin), _ = self.channel.receive()
+        (_, self.origin), _ = self._receive()
         if not self.job.stacks_by_signal:
             threading.Thread(target=self._serve_stack_requests, daemon=True).start()
         self.doing = "raised"

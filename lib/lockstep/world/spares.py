@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from typing import Any
 
 import psutil
@@ -34,7 +35,8 @@ SECRET_BYTES = 32
 START_LIMIT = 120.0  # seconds for Python to start and import torch on a slow disk
 
 _lock = threading.Lock()
-_spares: list[Spare] = []
+_spares: list[Spare] = []  # those that wait
+_all: weakref.WeakSet[Spare] = weakref.WeakSet()  # and those that work
 
 
 class Spare:
@@ -57,6 +59,7 @@ class Spare:
         self.process.stdin.write(self.secret)
         self.process.stdin.flush()
         self.channel: Channel | None = None
+        _all.add(self)
 
     def wait(self) -> Channel:
         """Its channel, once it has imported everything; RunError when it cannot start."""
@@ -170,10 +173,10 @@ def dismiss() -> None:
 
 
 def _forget_in_fork() -> None:
-    """A forked copy of the kernel must not keep spares alive."""
+    """A forked copy of the kernel must not keep spares and ranks alive."""
     global _lock
     _lock = threading.Lock()
-    for spare in _spares:
+    for spare in _all:
         spare.process.stdin.close()
         spare.listener.close()
     _spares.clear()

@@ -30,6 +30,7 @@ SETTLE = 0.1  # seconds that other ranks get to report, too, after the first fai
 SETTLE_KNOCK_ON = 0.6  # the same when that failure is the consequence of another, not seen yet
 STACKS_WITHIN = 0.5  # seconds
 LEAST_START = 60.0  # seconds for all ranks to be set up
+WARM_START = 300.0  # seconds for the warm parent to import torch on a slow disk, before there is any rank
 
 
 class Processes(Protocol):
@@ -158,8 +159,11 @@ class Supervisor:
 
     def _look(self) -> None:
         now = time.monotonic()
+        unborn = not self.processes.pids
         for rank, code in self.processes.exits():
             self._on_exit(self.states[rank], code)
+        if unborn and self.processes.pids:
+            self.started = time.monotonic()
         if self.broke_at is not None:
             if now >= self._settled_at() or all(state.over for state in self.states):
                 self._read_stacks()
@@ -179,8 +183,9 @@ class Supervisor:
             self._look_for_idleness()
 
     def _deadline(self) -> float:
-        limit = self.timeout if self.origin is not None else max(self.timeout, LEAST_START)
-        return self.started + limit
+        if self.origin is not None:
+            return self.started + self.timeout
+        return self.started + (max(self.timeout, LEAST_START) if self.processes.pids else WARM_START)
 
     def _settled_at(self) -> float:
         if self.broke_at is None:

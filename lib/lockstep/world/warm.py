@@ -5,8 +5,9 @@ It has its own session, has one thread, never touches CUDA, never computes, and 
 notebook's `__main__`, so a fork of it can do what a fresh process can: use CUDA, run backward, start
 DataLoader workers.
 
-The kernel asks over one socket. A request is one packet with file descriptors: the launch's own
-socket, then per rank a control socket and a pipe for its output. Over the launch's socket go
+The kernel asks over one socket. A request is one packet (the launch's directory, and libraries that the
+notebook has imported) with file descriptors: the launch's own socket, then per rank a control socket
+and a pipe for its output. Over the launch's socket go
 ("started", pids), ("exit", rank, status), ("failed", why) one way and ("signal", number) the other.
 When the launch's socket closes, its ranks are killed with everything they started; when the kernel
 dies, all of them are, and the warm parent with them.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import gc
+import importlib
 import os
 import pickle
 import selectors
@@ -29,7 +31,19 @@ from typing import Any, NoReturn
 
 PACKET = 65536  # bytes; a request is a path and at most 2 x 100 + 1 descriptors
 DESCRIPTORS = 253  # the most that Linux passes in one packet
-PR_SET_PDEATHSIG = 1
+# Seconds of imports that an optimizer or DDP makes when it is first used: done while there is nothing else to do,
+# piece by piece, so that no request waits long. What a torch lacks is passed over.
+LATER = (
+    "sympy.core",
+    "sympy",
+    "triton",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._inductor",
+    "torch.distributed.tensor",
+    "torch.distributed.fsdp",
+    "torch._dynamo",
+)
+PR_SET_PDEATHSIG, PR_SET_THP_DISABLE = 1, 41
 
 
 def serve(kernel_pid: int) -> None:
@@ -53,9 +67,14 @@ def _import_everything() -> None:
     from lockstep.world import rank  # noqa: F401
 
     torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()  # a collection in a rank would touch, and so copy, every page
     gc.disable()
+    _freeze()
+
+
+def _freeze() -> None:
+    """Keep everything so far out of garbage collection: in a rank it would touch, and so copy, every page."""
+    gc.collect()
+    gc.freeze()
 
 
 class Launch:
@@ -79,6 +98,7 @@ class WarmParent:
     def __init__(self, main: socket.socket, kernel_pid: int) -> None:
         self.main = main
         self.launches: dict[int, Launch] = {}
+        self.later = list(LATER)
         self.selector = selectors.DefaultSelector()
         self.selector.register(main, selectors.EVENT_READ, self.on_request)
         self._watch_children()
@@ -88,12 +108,25 @@ class WarmParent:
     def run(self) -> None:
         try:
             while self.kernel_alive:
-                for key, _ in self.selector.select():
+                idle = self.later and not self.launches
+                events = self.selector.select(0 if idle else None)
+                for key, _ in events:
                     key.data()
+                if idle and not events:
+                    self.import_next()
         finally:
             for launch in list(self.launches.values()):
                 self.end(launch)
                 shutil.rmtree(launch.scratch, ignore_errors=True)
+
+    def import_next(self) -> None:
+        """One piece of what ranks often need and nobody has waited for."""
+        try:
+            importlib.import_module(self.later.pop(0))
+        except Exception:  # it is for speed alone
+            pass
+        if not self.later:
+            _freeze()
 
     def _watch_children(self) -> None:
         self.wakeup, write_end = os.pipe()
@@ -118,7 +151,9 @@ class WarmParent:
         if not request:
             self.kernel_alive = False
             return
-        launch = Launch(socket.socket(fileno=descriptors[0]), os.fsdecode(request))
+        scratch, libraries = pickle.loads(request)
+        self.later += libraries
+        launch = Launch(socket.socket(fileno=descriptors[0]), scratch)
         self.launches[descriptors[0]] = launch
         self.selector.register(launch.socket, selectors.EVENT_READ, lambda: self.on_launch(launch))
         try:
@@ -180,7 +215,9 @@ def become_rank(parent: int, control: int, output: int) -> NoReturn:
     """In the child: leave everything of the warm parent behind, then run the rank."""
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # second line: if the warm parent is killed
+        prctl = ctypes.CDLL(None).prctl
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # second line: if the warm parent is killed
+        prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)  # huge pages are for the fork alone: a rank measures like any process
         if os.getppid() != parent:
             return
         signal.set_wakeup_fd(-1)

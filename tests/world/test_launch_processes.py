@@ -1,0 +1,261 @@
+"""Where ranks come from and where they go: the warm parent, spares, and what is left when the kernel ends."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+import torch
+
+from lockstep.world import RankError, RunError, RunTimeout, launch, spares
+from lockstep.world.child import run_child
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the fork of a warm parent is for Linux")
+SLACK = 3.0
+SPAWN = {"start_method": "spawn"}
+
+
+def warm_parent():
+    return importlib.import_module("lockstep.world.forked")._Warm.process
+
+
+def until_gone(pids, limit):
+    """Wait for processes to end (a zombie has); fail after `limit` seconds."""
+    deadline = time.monotonic() + limit
+    while alive := [pid for pid in pids if _lives(pid)]:
+        assert time.monotonic() < deadline, f"still alive: {[psutil.Process(pid).cmdline() for pid in alive]}"
+        time.sleep(0.02)
+
+
+def _lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@linux
+def test_ranks_are_not_children_of_the_kernel_and_could_use_cuda():
+    # "Cannot re-initialize CUDA in forked subprocess" (accelerate#940): the kernel is never forked.
+    def program(comm):
+        return os.getppid(), os.getpgid(0) == os.getpid(), torch.cuda._is_in_bad_fork()
+
+    values = launch(program, 2).values
+    assert values == [(warm_parent().pid, True, False)] * 2
+    assert os.getsid(warm_parent().pid) == warm_parent().pid != os.getsid(0)
+
+
+@linux
+def test_two_threads_start_one_warm_parent():
+    module = importlib.import_module("lockstep.world.forked")
+    module.stop_warm_parent()
+    threads = [threading.Thread(target=module.start_warm_parent) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    mine = [p for p in psutil.Process().children() if "warm.serve" in " ".join(p.cmdline())]
+    assert len(mine) == 1 == len({warm_parent().pid, mine[0].pid})
+
+
+@linux
+def test_a_warm_parent_killed_between_two_cells_is_replaced():
+    launch(lambda comm: None, 1)
+    first = warm_parent()
+    first.kill()
+    assert launch(lambda comm: comm.rank, 2).values == [0, 1]
+    assert warm_parent().pid != first.pid
+
+
+@linux
+def test_a_warm_parent_killed_during_a_run_takes_its_ranks_along(capsys):
+    def program(comm):
+        print("pid", os.getpid())
+        time.sleep(60)
+
+    launch(lambda comm: None, 1)
+    threading.Timer(1.0, warm_parent().kill).start()
+    with pytest.raises(RunError, match="was killed, and the ranks with it; run the cell again"):
+        launch(program, 2)
+    until_gone([int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()], 2 + SLACK)
+
+
+@linux
+def test_a_forked_copy_of_the_kernel_has_a_warm_parent_of_its_own():
+    launch(lambda comm: None, 1)
+    ours = warm_parent().pid
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            assert importlib.import_module("lockstep.world.forked")._Warm.socket is None
+            os.write(write, str(launch(lambda comm: comm.rank, 2).values).encode())
+        finally:
+            importlib.import_module("lockstep.world.forked").stop_warm_parent()
+            os._exit(0)
+    os.close(write)
+    assert os.read(read, 100) == b"[0, 1]"
+    os.close(read)
+    os.waitpid(pid, 0)
+    assert launch(lambda comm: comm.rank, 2).values == [0, 1] and warm_parent().pid == ours
+
+
+KERNEL = """
+import os, sys, threading, time, torch
+from lockstep.world import launch
+
+def program(comm):
+    data = torch.utils.data.TensorDataset(torch.arange(1000.0))
+    loader = iter(torch.utils.data.DataLoader(data, batch_size=1, num_workers=1))
+    next(loader)
+    import psutil
+    print("pids", os.getpid(), *(p.pid for p in psutil.Process().children(recursive=True)))
+    while True:
+        pass
+
+def copy():  # of the kernel, which lives on and would keep its pipes and sockets open
+    sys.stdin.readline()
+    print("copy", os.fork())
+    time.sleep(60)
+
+threading.Thread(target=copy, daemon=True).start()
+threading.Thread(target=lambda: launch(program, 1, start_method="spawn"), daemon=True).start()
+launch(program, 2)
+"""
+
+
+@linux
+def test_no_rank_outlives_a_kernel_killed_by_sigkill():
+    # Interrupt or a killed kernel leaves orphan ranks (pytorch#14394).
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    kernel = subprocess.Popen([sys.executable, "-u", "-c", KERNEL], **pipes)
+    rows = [kernel.stdout.readline() for _ in range(3)]
+    pids = [int(word) for row in rows for word in row.split()[3:]]
+    assert len(pids) == 6, rows  # three ranks, and a worker of each
+    kernel.stdin.write("now\n")
+    kernel.stdin.flush()
+    copy = int(kernel.stdout.readline().split()[-1])
+    family = {p.pid for p in psutil.Process(kernel.pid).children(recursive=True)} | set(pids)
+    kernel.kill()
+    kernel.wait()
+    try:
+        until_gone(family - {copy}, 2 + SLACK)
+        assert _lives(copy)
+    finally:
+        os.kill(copy, signal.SIGKILL)
+        kernel.stdout.close()
+        kernel.stdin.close()
+
+
+@linux
+def test_nothing_is_left_when_the_kernel_ends_by_itself():
+    script = """
+    import psutil
+    from lockstep.world import launch
+    for method in ("fork", "spawn"):
+        launch(lambda comm: None, 1, start_method=method)
+    print(*(p.pid for p in psutil.Process().children(recursive=True)))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    pids = [int(word) for word in done.stdout.split()]
+    assert len(pids) == 2 and done.stderr == ""  # the warm parent and a spare
+    until_gone(pids, 2 + SLACK)
+
+
+def test_spawned_ranks_do_what_forked_ones_do(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SET_IN_A_CELL", "yes")
+    factor = 3
+
+    def program(comm, x):
+        print("hello", comm.rank)
+        comm.all_reduce(x)
+        return x.tolist(), os.environ["SET_IN_A_CELL"], os.getcwd() == str(tmp_path), comm.rank * factor
+
+    run = launch(program, 2, torch.ones(2), **SPAWN)
+    assert run.values == [([2.0, 2.0], "yes", True, 0), ([2.0, 2.0], "yes", True, 3)]
+    assert sorted(capsys.readouterr().out.splitlines()) == ["[rank 0] hello 0", "[rank 1] hello 1"]
+
+    # Spares are used once, and new ones are on their way.
+    waiting = [spare.process.pid for spare in spares._spares]
+    assert len(waiting) == 2
+    pids = launch(lambda comm: os.getpid(), 2, **SPAWN).values
+    assert pids == waiting
+    until_gone(pids, SLACK)
+
+
+def test_spawned_ranks_fail_as_forked_ones_do(monkeypatch):
+    def program(comm, how):
+        if how == "raise":
+            raise ValueError("no")
+        if how == "leave":
+            os._exit(3)
+        while True:
+            pass
+
+    with pytest.raises(RankError, match="rank 0 raised ValueError: no") as caught:
+        launch(program, 1, "raise", **SPAWN)
+    assert caught.value.rank == 0
+    with pytest.raises(RankError, match="rank 0 ended its process with exit code 3"):
+        launch(program, 1, "leave", **SPAWN)
+    # Windows has no signal that asks for a stack; there a thread of the rank answers.
+    module = importlib.import_module("lockstep.world.launch")
+    job = module._job
+    monkeypatch.setattr(module, "_job", lambda *args: replace(job(*args), stacks_by_signal=False))
+    with pytest.raises(RunTimeout) as caught:
+        launch(program, 1, "loop", timeout=1, **SPAWN)
+    assert "while True:" in caught.value.stacks[0] or "pass" in caught.value.stacks[0]
+    spares.dismiss()
+    assert spares._spares == []
+
+
+def test_a_spare_takes_no_job_from_a_stranger():
+    # Any process of the machine can connect to a loopback port; only ours knows the secret.
+    import socket
+
+    spare = spares.Spare()
+    with socket.create_connection(spare.listener.getsockname()) as stranger:
+        stranger.sendall(bytes(spares.SECRET_BYTES))
+        channel = spare.wait()
+        assert stranger.recv(1) == b""
+    assert not channel.closed
+    channel.close()
+    spare.end()
+
+
+def test_a_lone_child_gives_its_value_and_its_errors(capsys):
+    def program(x):
+        print("seen")
+        return x + 1, torch.distributed.is_initialized(), torch.rand(1).item()
+
+    value, group, drawn = run_child(program, 2)
+    assert (value, group) == (3, False) and drawn == run_child(program, 2)[2]
+    assert capsys.readouterr().out == "seen\nseen\n"
+    with pytest.raises(RankError, match="raised ZeroDivisionError"):
+        run_child(lambda: 1 / 0)
+
+    def spin():
+        while True:
+            pass
+
+    with pytest.raises(RunTimeout) as caught:
+        run_child(spin, timeout=0.5)
+    assert "test_launch_processes.py" in caught.value.lines[0] and "spin" not in caught.value.lines[0].split(":")[0]
+
+
+@linux
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs to make a network of its own")
+def test_a_machine_without_any_network():
+    script = "from lockstep.world import launch; import torch; print(launch(lambda c: c.all_reduce(torch.ones(1)).item(), 2).values)"
+    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up 2>/dev/null || ifconfig lo up; exec "$@"', "sh"]
+    done = subprocess.run([*alone, sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    if "unshare" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.stdout == "[2.0, 2.0]\n", done.stderr
