@@ -359,5 +359,5 @@ def test_units():
         "3 ns",
     ]
     assert [show_bytes(b) for b in (0, 12, 1500, 1_500_000, 2e9)] == ["0 B", "12 B", "1.5 kB", "1.5 MB", "2 GB"]
-    assert [show_share(s) for s in (0, 0.0042, 0.5, 1)] == ["0 %", "0.4 %", "50 %", "100 %"]
+    assert [show_share(s) for s in (0, 1e-4, 0.0042, 0.5, 1)] == ["0 %", "< 0.1 %", "0.4 %", "50 %", "100 %"]
     assert [show_number(n) for n in (12345.6, 1.2345, 7.0)] == ["12,346", "1.23", "7"]

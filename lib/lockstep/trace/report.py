@@ -74,7 +74,7 @@ class Report:
         heading, *body = self.cells()
         head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in heading)
         rows = "".join(
-            f'<tr><th scope="row">{html.escape(line[0])}</th>'
+            f'<tr style="white-space: nowrap"><th scope="row">{html.escape(line[0])}</th>'
             + "".join(f"<td>{html.escape(c)}</td>" for c in line[1:])
             + "</tr>"
             for line in body

@@ -30,6 +30,8 @@ def show_number(number: float) -> str:
 
 
 def show_share(share: float) -> str:
-    """0.734 -> "73 %"; 0.0042 -> "0.4 %"."""
+    """0.734 -> "73 %"; 0.0042 -> "0.4 %"; 0.0001 -> "< 0.1 %"."""
     percent = share * 100
+    if 0 < percent < 0.05:
+        return "< 0.1 %"
     return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
