@@ -25,7 +25,8 @@ def package(tmp_path, monkeypatch):
     sys.modules.pop("fake_images", None)
 
 
-def read(sha256=hashlib.sha256(TABLE.tobytes()).hexdigest()):
+def read():
+    sha256 = hashlib.sha256(TABLE.tobytes()).hexdigest()
     return read_packaged("mine", package="fake_images", distribution="pytest", file="table.csv.gz", sha256=sha256)
 
 

@@ -43,7 +43,9 @@ def test_digits_hold_out_a_fifth_of_each_class():
 def test_no_held_out_image_is_trained_on_and_none_is_lost(name):
     def pairs(split):
         data = load(name, split)
-        return [(image.numpy().tobytes(), label) for image, label in zip(data.images, data.labels.tolist())]
+        return [
+            (image.numpy().tobytes(), label) for image, label in zip(data.images, data.labels.tolist(), strict=True)
+        ]
 
     train, test, whole = (pairs(split) for split in SPLITS)
     assert sorted(train + test) == sorted(whole)
@@ -61,8 +63,9 @@ def test_any_part_of_the_order_is_a_mixture(name):
 def test_digits_are_scikit_learns():
     theirs = load_digits()
     ours = load("digits", "all")
-    rows = {image.tobytes() + bytes([label]) for image, label in zip(theirs.data.astype(np.uint8), theirs.target)}
-    for image, label in zip(ours.images, ours.labels.tolist()):
+    pixels = theirs.data.astype(np.uint8)
+    rows = {image.tobytes() + bytes([label]) for image, label in zip(pixels, theirs.target, strict=True)}
+    for image, label in zip(ours.images, ours.labels.tolist(), strict=True):
         assert (image.reshape(-1) * 16).to(torch.uint8).numpy().tobytes() + bytes([label]) in rows
 
 

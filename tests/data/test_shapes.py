@@ -10,7 +10,10 @@ def test_the_same_bytes_on_every_machine_and_with_every_numpy():
     """Pinned, because figures in the labs were measured on exactly these images."""
     images, labels = shapes32(200, 1)
     assert images.shape == (200, 3, 32, 32) and images.dtype == np.uint8
-    assert hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest() == "b15ef8be01ae034610a067287e7c3b498dacaf60c9294abf85ec9485f5f9b2ec"
+    assert (
+        hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
+        == "b15ef8be01ae034610a067287e7c3b498dacaf60c9294abf85ec9485f5f9b2ec"
+    )
 
 
 def test_every_class_equally_often_and_shuffled():

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 
 import torch
+import torch._dynamo  # the first optimizer imports it, for seconds; a run stopped meanwhile would leave it half there
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from tqdm.auto import tqdm
@@ -20,7 +21,7 @@ from tqdm.auto import tqdm
 from lockstep.comm import Communicator
 from lockstep.data import load, permutation, shard
 from lockstep.nn import MODELS
-from lockstep.train.strategies import STRATEGIES, add_up, copy_from_rank_0
+from lockstep.train.strategies import STRATEGIES, Step, add_up, copy_from_rank_0
 from lockstep.world.seeding import torch_seed
 
 FAST_IMAGES = 640
@@ -77,17 +78,19 @@ def train(
     model: str = "lenet",
     data: str = "mnist5k",
     epochs: int = 15,
-    batch: int = 64,
-    lr: float = 0.05,
+    batch: int = 32,
+    lr: float = 0.02,
     seed: int | None = None,
     fast: bool = False,
+    verbose: bool = True,
 ) -> TrainResult:
-    """Train `model` on `data` by SGD with momentum; a function for one process and a rank function alike.
+    """Train `model` on `data`; a function for one process and a rank function alike.
 
     `train()` runs here, on the GPU if there is one; `launch(train, 2, strategy="naive")` on two ranks. Both see the
     same batches of `batch` images and start from rank 0's weights, so equal seeds give equal losses. Without a
-    `seed`, the run's own decides (`launch(..., seed=3)`), or 0 in one process. `fast` is for tests: one epoch over
-    640 images. Momentum is 0.9; the learning rate falls from `lr` to 0 along a half cosine.
+    `seed`, the run's own decides (`launch(..., seed=3)`), or 0 in one process. SGD with momentum 0.9; the learning
+    rate falls from `lr` to 0 along half a cosine. `fast` is for tests: one epoch over 640 images. Rank 0 prints the
+    data set used and shows progress, unless `verbose=False`.
 
     Raises ValueError for an argument that cannot be, DataError when the data set cannot be used, and
     FloatingPointError as soon as the loss is no longer finite.
@@ -97,31 +100,28 @@ def train(
     device = comm.device if comm else torch.device("cuda" if torch.cuda.is_available() else "cpu")
     now = comm.now if comm else time.perf_counter
     seed = 0 if comm is None and seed is None else seed
-    training, held_out = load(data, "train", verbose=rank == 0), load(data, "test", verbose=False)
+    training, held_out = load(data, "train", verbose=verbose and rank == 0), load(data, "test", verbose=False)
     epochs, most = (1, FAST_IMAGES) if fast else (epochs, len(training))
-    images, test_images = (part.to(device) for part in _normalised(training.images[:most], held_out.images))
-    labels, test_labels = training.labels.to(device), held_out.labels.to(device)
-    _check_batch(batch, size, len(images))
+    _check_batch(batch, size, most)
+    images, held_out_images = (part.to(device) for part in _normalised(training.images[:most], held_out.images))
+    labels, held_out_labels = training.labels[:most].to(device), held_out.labels.to(device)
 
+    losses, accuracies, seconds = [], [], 0.0
     with torch.random.fork_rng(devices=[]):
         own_seed = torch.initial_seed() if seed is None else torch_seed(seed, rank)
         torch.default_generator.manual_seed(own_seed)
         net = MODELS[model](training.shape, len(training.classes)).to(device)
         optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
-        schedule = CosineAnnealingLR(optimizer, epochs * math.ceil(len(images) / batch))
         step = STRATEGIES[strategy](comm, net, optimizer)
+        decay = CosineAnnealingLR(optimizer, epochs * math.ceil(most / batch))
         order_seed = _order_seed(comm, own_seed)
-        losses, accuracies, seconds = [], [], 0.0
-        for epoch in _shown(range(epochs), quiet=rank > 0 or fast, accuracies=accuracies):
+        for epoch in _shown(epochs, accuracies, quiet=rank > 0 or fast or not verbose):
+            batches = permutation(most, order_seed, epoch).to(device).split(batch)
             net.train()
             start = now()
-            for indices in permutation(len(images), order_seed, epoch).to(device).split(batch):
-                part = shard(len(indices), rank, size)
-                mine = indices[part.start : part.stop]
-                losses.append(_finite(step(images[mine], labels[mine], len(indices)), len(losses) + 1, lr))
-                schedule.step()
+            losses += _epoch(comm, step, decay, images, labels, batches)
             seconds += now() - start
-            accuracies.append(evaluate(comm, net, test_images, test_labels))
+            accuracies.append(evaluate(comm, net, held_out_images, held_out_labels))
     return TrainResult(
         strategy=strategy,
         model=model,
@@ -136,9 +136,30 @@ def train(
         losses=tuple(losses),
         accuracies=tuple(accuracies),
         seconds=seconds,
-        images=epochs * len(images),
+        images=epochs * most,
         weights={name: tensor.detach().cpu().clone() for name, tensor in net.state_dict().items()},
     )
+
+
+def _epoch(
+    comm: Communicator | None,
+    step: Step,
+    decay: CosineAnnealingLR,
+    images: Tensor,
+    labels: Tensor,
+    batches: Sequence[Tensor],
+) -> list[float]:
+    """One step for each batch of indices, each rank with its shard of it; the losses over the whole batches."""
+    losses = []
+    for indices in batches:
+        part = range(len(indices)) if comm is None else shard(len(indices), comm.rank, comm.size)
+        mine = indices[part.start : part.stop]
+        losses.append(step(images[mine], labels[mine], len(indices)))
+        if not math.isfinite(losses[-1]):  # the same number on every rank, so all of them stop
+            lr = decay.base_lrs[0]
+            raise FloatingPointError(f"the loss is {losses[-1]}: training has diverged at lr={lr:g}; try {lr / 10:g}")
+        decay.step()
+    return losses
 
 
 @torch.no_grad()
@@ -172,24 +193,16 @@ def _order_seed(comm: Communicator | None, own_seed: int) -> int:
     return int(seed)
 
 
-def _finite(loss: float, step: int, lr: float) -> float:
-    if not math.isfinite(loss):
-        raise FloatingPointError(
-            f"the loss of step {step} is {loss}: training has diverged at lr={lr:g}; try lr={lr / 10:g}"
-        )
-    return loss
-
-
-def _shown(epochs: range, quiet: bool, accuracies: list[float]) -> Iterator[int]:
-    """The epochs, with a bar in a notebook or terminal and lines where neither is, such as in a rank; not in CI."""
-    bar = tqdm(epochs, desc="training", unit="epoch", disable=True if quiet else None)
+def _shown(epochs: int, accuracies: list[float], quiet: bool) -> Iterator[int]:
+    """0 to epochs - 1, with a bar in a notebook or terminal and lines where neither is, as in a rank; not in CI."""
+    bar = tqdm(range(epochs), desc="training", unit="epoch", disable=True if quiet else None)
     lines = bar.disable and not quiet and not os.environ.get("CI")
     for epoch in bar:
         yield epoch
         so_far = f"{accuracies[-1]:.1%} of the held-out images right"
         bar.set_postfix_str(so_far)
         if lines:
-            print(f"epoch {epoch + 1} of {len(epochs)}: {so_far}", flush=True)
+            print(f"epoch {epoch + 1} of {epochs}: {so_far}", flush=True)
 
 
 def _check(strategy: str, model: str, epochs: int, batch: int, lr: float) -> None:

@@ -1,0 +1,276 @@
+"""The trainer: exactly the big batch whatever the ranks, and a sentence for whatever cannot be trained."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from lockstep.data import shard
+from lockstep.nn import LeNet
+from lockstep.train import STRATEGIES, train
+from lockstep.train.trainer import evaluate
+from lockstep.world import RankError, launch
+from lockstep.world import simulate as simulate_quickly
+
+simulate = partial(simulate_quickly, timeout=60)  # real seconds, for machines that do much else
+STEPS = (7, 7, 5, 2)  # images in each whole batch: not divisible, and at last fewer than ranks
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """More threads than free cores wait for each other: these tests took twenty times as long on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Toy(nn.Module):
+    """All that goes wrong in data parallelism: tied, frozen, unused and rarely used parameters, and a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.mix = nn.Linear(36, 36)
+        self.again = nn.Linear(36, 36, bias=False)
+        self.again.weight = self.mix.weight
+        self.frozen = nn.Linear(36, 36).requires_grad_(False)
+        self.unused = nn.Linear(3, 3)
+        self.rare = nn.Linear(36, 3)
+        self.out = nn.Linear(36, 3)
+        self.register_buffer("scale", torch.rand(36) + 0.5)
+
+    def forward(self, x):
+        h = self.again(torch.tanh(self.mix(self.conv(x).flatten(1)))) + self.frozen(x.flatten(1).repeat(1, 4))
+        logits = self.out(torch.tanh(h * self.scale))
+        rarely = x[:, 0, 0, 0] > 1  # a few images only: on most ranks this head has no gradient
+        if rarely.any():
+            logits = logits.index_add(0, rarely.nonzero()[:, 0], self.rare(h[rarely]))
+        return logits
+
+
+def toy_program(comm, state=None):
+    """Train the toy with the naive strategy; the state before, after, and the losses."""
+    torch.set_default_dtype(torch.float64)
+    toy = Toy()
+    if state is not None:
+        toy.load_state_dict(state)
+    before = {name: value.clone() for name, value in toy.state_dict().items()}
+    optimizer = torch.optim.SGD(toy.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    step = STRATEGIES["naive"](comm, toy, optimizer)
+    generator = torch.Generator().manual_seed(5)
+    losses = []
+    for count in STEPS:
+        x, y = torch.randn(count, 1, 3, 3, generator=generator), torch.randint(3, (count,), generator=generator)
+        part = range(count) if comm is None else shard(count, comm.rank, comm.size)
+        losses.append(step(x[part.start : part.stop], y[part.start : part.stop], count))
+    return before, toy.state_dict(), losses
+
+
+def toy_oracle(state):
+    """The same steps in one process on the whole batches, without our code."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        toy = Toy()
+        toy.load_state_dict(state)
+        optimizer = torch.optim.SGD(toy.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+        generator = torch.Generator().manual_seed(5)
+        losses = []
+        for count in STEPS:
+            x, y = torch.randn(count, 1, 3, 3, generator=generator), torch.randint(3, (count,), generator=generator)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(toy(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return toy.state_dict(), losses
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def same_state(one, other):
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-12, msg=name)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+def test_naive_equals_the_whole_batch_in_one_process(world):
+    run = simulate(toy_program, world)
+    befores = [before for before, _, _ in run.values]
+    assert all(not torch.equal(befores[0]["out.weight"], other["out.weight"]) for other in befores[1:])
+    expected, losses = toy_oracle(befores[0])
+    for _, after, its_losses in run.values:
+        same_state(after, expected)
+        assert its_losses == pytest.approx(losses, abs=1e-12)
+
+
+def test_naive_equals_the_whole_batch_in_real_processes():
+    run = launch(toy_program, 2)
+    expected, _ = toy_oracle(run.values[0][0])
+    for _, after, _ in run.values:
+        same_state(after, expected)
+
+
+def test_naive_sends_one_all_reduce_for_each_gradient_and_one_for_the_report():
+    """LeNet has ten parameters, and the last 8 bytes count the right answers. A ring of two sends each byte once."""
+    run = simulate(partial(train, strategy="naive", fast=True), 2)
+    sent = [message.bytes for message in run.trace.messages if message.src == 0]
+    start = 61706 * 4 + 8  # rank 0's parameters, and the seed of the order
+    assert sum(sent) == start + 20 * (61706 * 4 + 11 * 8) + 8
+    assert len(sent) == 11 + 20 * 11 * 2 + 2
+
+
+def test_a_run_of_train_is_the_same_in_one_process_and_on_ranks():
+    torch.set_default_dtype(torch.float64)
+    try:
+        alone = train(fast=True, seed=3)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+    def in_double(comm):
+        torch.set_default_dtype(torch.float64)
+        return train(comm, "naive", fast=True)
+
+    shared = simulate(in_double, 3, seed=3).values
+    assert len(alone.losses) == 20
+    for result in shared:
+        assert result.losses == pytest.approx(alone.losses, abs=1e-9)
+        assert result.accuracy == alone.accuracy
+        same_state(result.weights, alone.weights)
+
+
+def test_a_last_batch_smaller_than_the_ranks_still_trains():
+    """640 images in batches of 213 leave one image for four ranks: three of them have none, and none may hang."""
+    results = simulate(partial(train, strategy="naive", fast=True, batch=213), 4).values
+    assert len(results[0].losses) == 4
+    assert len({result.losses for result in results}) == 1
+
+
+def test_launch_decides_the_seed_unless_the_caller_does():
+    first = launch(train, 2, strategy="naive", fast=True, seed=1).values[0]
+    assert first.losses == pytest.approx(train(fast=True, seed=1).losses, rel=1e-4)
+    assert first.losses != pytest.approx(train(fast=True, seed=2).losses, rel=1e-4)
+
+
+def test_result_says_what_was_done_and_the_weights_can_be_loaded(capsys):
+    result = train(fast=True, seed=0)
+    assert "mnist5k, split train: 4,000 images" in capsys.readouterr().out
+    assert (result.images, len(result.losses), len(result.accuracies)) == (640, 20, 1)
+    assert result.images_per_second == pytest.approx(640 / result.seconds)
+    assert 0.05 < result.accuracy < 1 and "20 steps of 32 images" in repr(result)
+    net = LeNet()
+    net.load_state_dict(result.weights)
+
+
+def test_training_leaves_the_callers_random_numbers_alone():
+    torch.manual_seed(11)
+    expected = torch.rand(3)
+    torch.manual_seed(11)
+    train(fast=True)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_loss_falls_and_another_data_set_works():
+    result = train(data="shapes32", fast=True, batch=32)
+    assert sum(result.losses[-5:]) < sum(result.losses[:5])
+
+
+class Marks(nn.Module):
+    """Right for labels below `limit`, a buffer that differs by rank."""
+
+    def __init__(self, limit):
+        super().__init__()
+        self.register_buffer("limit", torch.tensor(limit))
+
+    def forward(self, x):
+        labels = x[:, 0, 0, 0].long()
+        return nn.functional.one_hot(torch.where(labels < self.limit, labels, (labels + 1) % 10), 10).float()
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+def test_held_out_accuracy_counts_every_image_once_with_rank_0s_buffers(world):
+    """Averaging the ranks' shares would be wrong for uneven shards, and each rank's own buffers are not the model's."""
+
+    def program(comm):
+        labels = torch.arange(10).repeat(5)[:47]
+        return evaluate(comm, Marks(7 if comm.rank == 0 else 2), labels.float().reshape(-1, 1, 1, 1), labels)
+
+    right = sum(label < 7 for label in torch.arange(10).repeat(5)[:47].tolist())
+    assert simulate(program, world).values == [right / 47] * world
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"strategy": "dpp"}, "no strategy 'dpp'; there are none, naive"),
+        ({"model": "resnet"}, "no model 'resnet'; there are lenet"),
+        ({"data": "mnist"}, "no data set 'mnist'; there are mnist5k"),
+        ({"data": "digits"}, "at least 12x12 pixels; these are 8x8"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1, not 0"),
+        ({"epochs": 1.5}, "not 1.5"),
+        ({"batch": -4}, "batch must be a whole number of at least 1, not -4"),
+        ({"batch": 4001}, "batch=4001 is more than the 4000 images"),
+        ({"lr": 0}, "lr, the learning rate, must be a number above 0, not 0"),
+        ({"lr": float("nan")}, "not nan"),
+        ({"lr": "fast"}, "not 'fast'"),
+        ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_answered_with_a_sentence(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        train(**arguments)
+
+
+def test_more_ranks_than_images_in_a_batch():
+    with pytest.raises(RankError, match="batch=2 leaves some of the 3 ranks without an image; choose at least 3"):
+        simulate(partial(train, strategy="naive", batch=2), 3)
+
+
+def test_one_process_strategy_on_two_ranks():
+    with pytest.raises(RankError, match="strategy 'none' trains in one process, but there are 2 ranks; try 'naive'"):
+        simulate(partial(train, fast=True), 2)
+
+
+def test_a_diverged_loss_stops_every_rank_with_a_sentence():
+    with pytest.raises(FloatingPointError, match=r"the loss is (nan|inf).*at lr=1e\+20; try 1e\+19"):
+        train(lr=1e20, fast=True)
+    with pytest.raises(RankError, match="training has diverged"):
+        simulate(partial(train, strategy="naive", lr=1e20, fast=True), 2)
+
+
+def run_command(*arguments, ranks=None):
+    """`python -m lockstep.train`, or the same under torchrun."""
+    start = [sys.executable, "-m"]
+    if ranks:
+        start += ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
+    environment = os.environ | {"CI": "1", "OMP_NUM_THREADS": "1"}
+    command = [*start, "lockstep.train", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment)
+
+
+@pytest.mark.timeout(180)
+def test_under_torchrun_two_ranks_equal_one_process(tmp_path):
+    done = run_command("--strategy", "naive", "--fast", "--seed", "4", "--json", str(tmp_path / "two.json"), ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("mnist5k, split train") == done.stdout.count("held-out images right") == 1
+    two = json.loads((tmp_path / "two.json").read_text())
+    assert two["ranks"] == 2 and "weights" not in two
+    assert two["losses"] == pytest.approx(train(fast=True, seed=4).losses, rel=1e-4)
+
+
+@pytest.mark.timeout(180)
+def test_command_answers_a_wrong_argument_without_a_traceback():
+    done = run_command("--strategy", "dpp")
+    assert done.returncode == 2
+    assert done.stderr.strip() == "Error: there is no strategy 'dpp'; there are none, naive"
+
+
+@pytest.mark.timeout(180)
+def test_command_refuses_before_training_what_it_could_not_write(tmp_path):
+    done = run_command("--fast", "--threads", "1", "--json", str(tmp_path / "no" / "x.json"))
+    assert done.returncode == 2 and "there is no folder" in done.stderr and done.stdout == ""
