@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from lockstep.exercises.assess import assess
+from lockstep.exercises.compare import alike
 from lockstep.exercises.forbidden import resolve
 from lockstep.exercises.judge import judged
 from lockstep.exercises.mutate import mutants
-from lockstep.exercises.plain import alike, plain
+from lockstep.exercises.plain import plain
 from lockstep.exercises.source import is_blank, source_of
 from lockstep.exercises.trial import observe_here
 
@@ -54,7 +55,9 @@ def mistakes_get_their_sentences(exercise):
         for seed in SEEDS[:2]:
             verdict = verdict_on(exercise, mistake.function, seed)
             assert not verdict.passed, f"{mistake.name!r} passes with seed {seed}"
-            assert verdict.cause == mistake.sentence, f"{mistake.name!r} is taken for {verdict.mistake!r}\n{verdict.text}"
+            assert verdict.cause == mistake.sentence, (
+                f"{mistake.name!r} is taken for {verdict.mistake!r}\n{verdict.text}"
+            )
 
 
 def mutants_fail(exercise):

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.exercises.compare import alike, differs
 from lockstep.exercises.observe import Observation
-from lockstep.exercises.plain import alike, differs, short
+from lockstep.exercises.plain import short
 
 
 @dataclass(frozen=True)
