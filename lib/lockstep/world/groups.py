@@ -7,12 +7,12 @@ its n-th collective, and what the first one calls the others must call too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lockstep.comm import CommunicationError
 from lockstep.comm.board.board import ordinal
 from lockstep.comm.callsite import call_site
 from lockstep.world.report import name_ranks
+from lockstep.world.scheduler import Strand
 from lockstep.world.stacks import place
 from lockstep.world.transfers import ChannelSpace
 
@@ -25,12 +25,22 @@ class Meeting:
         self.entered: dict[int, tuple[str, int]] = {}
         self.left = 0
         self.space = ChannelSpace()  # its messages never meet the user's, nor another collective's
-        self.choices: dict[int, Any] = {}  # of `split`
+        # Of `split`: each rank's color, key and strand; the group of each color.
+        self.choices: dict[int, tuple[int | None, int, Strand]] = {}
+        self.groups: dict[int, Group] = {}
 
     @property
     def absent(self) -> list[int]:
         """Ranks that have not called it yet."""
         return [rank for rank in self.group.ranks if rank not in self.entered]
+
+    def form_groups(self) -> None:
+        """One group for each color, its ranks in the order of (key, rank), when all have chosen."""
+        members: dict[int, list[tuple[int, int, int]]] = {}
+        for rank, (color, key, _) in self.choices.items():
+            if color is not None:
+                members.setdefault(color, []).append((key, self.group.rank_of[rank], rank))
+        self.groups = {color: Group([rank for _, _, rank in sorted(each)]) for color, each in members.items()}
 
     def __str__(self) -> str:
         return f"{self.signature}, its {ordinal(self.number + 1)} collective{self.group.suffix}"

@@ -182,12 +182,14 @@ class Scheduler:
         for strand in sorted(self.strands, key=lambda s: s is not self.running):  # the one that may loop first
             if strand.thread.ident is None:
                 continue
-            while strand.thread.is_alive() and time.monotonic() < last:
+            while strand.thread.is_alive():
                 if strand.turn.locked():  # blocked, or it will find the baton waiting when it next gives it away
                     strand.turn.release()
                 strand.thread.join(0.02)
                 if strand.thread.is_alive():
                     self._raise_in(strand)
+                if time.monotonic() > last:
+                    break
 
     def _raise_in(self, strand: Strand) -> None:
         if self._raising.acquire(timeout=SLICE):

@@ -21,11 +21,12 @@ from lockstep.cost import Cost, LayerCost
 from lockstep.trace import Span
 from lockstep.trace.events import KINDS
 from lockstep.world.beside import Job
+from lockstep.world.calls import Call, CostSpan
 from lockstep.world.charging import Charge
 from lockstep.world.groups import Group, Meeting
 from lockstep.world.handles import Lent, SimulatedHandle, job_handle, lend, receive_handle, send_handle
 from lockstep.world.lane import CPU, Lane
-from lockstep.world.scheduler import Stop, Strand
+from lockstep.world.scheduler import Strand
 from lockstep.world.transfers import Post
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class SimulatedCommunicator(Communicator):
             if meeting.absent:
                 scheduler.block(self.strand, meeting)
             else:
-                meeting.groups = _groups(self.group, meeting)
+                meeting.form_groups()
                 for _, _, strand in meeting.choices.values():
                     if strand is not self.strand:
                         scheduler.wake(strand, self.strand.clock)
@@ -253,66 +254,3 @@ class SimulatedCommunicator(Communicator):
             self.strand.clock += seconds
             if self.open_spans:
                 self.open_spans[-1] = True
-
-
-def _groups(parent: Group, meeting: Meeting) -> dict[int, Group]:
-    """One group for each color, its ranks in the order of (key, rank)."""
-    members: dict[int, list[tuple[int, int, int]]] = {}
-    for rank, (color, key, _) in meeting.choices.items():
-        if color is not None:
-            members.setdefault(color, []).append((key, parent.rank_of[rank], rank))
-    return {color: Group([rank for _, _, rank in sorted(each)]) for color, each in members.items()}
-
-
-class Call:
-    """Around a call of the communicator: checks the thread, records the span, brings back the rank's generators."""
-
-    __slots__ = ("_comm", "_kind", "_name", "_nbytes", "_start", "detail")
-
-    def __init__(self, comm: SimulatedCommunicator, kind: str, name: str, nbytes: int | None, detail: dict) -> None:
-        self._comm, self._kind, self._name, self._nbytes, self.detail = comm, kind, name, nbytes, detail
-
-    def __enter__(self) -> Call:
-        self._comm.check_thread()
-        self._comm.strand.collective = None  # one that failed may have left it
-        self._start = self._comm.strand.clock
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is Stop:
-            return
-        comm = self._comm
-        comm.simulation.generators.install(comm.strand.rank)
-        waited = comm.strand.clock > self._start
-        if self._name and kind is None and (waited or self._kind != "wait"):
-            comm.record(self._kind, self._name, self._start, comm.strand, bytes=self._nbytes, detail=self.detail)
-
-
-class CostSpan:
-    """What `comm.span` gives: at its end the clock moves so that the block lasts `seconds`, unless costs were inside."""
-
-    def __init__(
-        self, comm: SimulatedCommunicator, kind: str, name: str, micro_batch: int | None, seconds: float | None
-    ) -> None:
-        self._comm, self._kind, self._name = comm, kind, name
-        self._micro_batch, self._seconds = micro_batch, seconds
-        self._start = 0.0
-
-    def __enter__(self) -> None:
-        self._comm.check_thread()
-        self._start = self._comm.strand.clock
-        self._comm.open_spans.append(False)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        comm, spans = self._comm, self._comm.open_spans
-        charged = spans.pop()
-        if kind is not None:
-            return
-        if self._seconds is not None and not charged:
-            with comm.call(self._kind, ""):
-                comm.simulation.scheduler.yield_to_earlier(comm.strand)
-                comm.strand.clock = max(comm.strand.clock, self._start + self._seconds)
-            charged = True
-        if spans and charged:
-            spans[-1] = True
-        comm.record(self._kind, self._name, self._start, comm.strand, micro_batch=self._micro_batch)
