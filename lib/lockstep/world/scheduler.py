@@ -185,7 +185,7 @@ class Scheduler:
             while strand.thread.is_alive():
                 if strand.turn.locked():  # blocked, or it will find the baton waiting when it next gives it away
                     strand.turn.release()
-                strand.thread.join(0.02)
+                strand.thread.join(0.02 if strand is self.running else 0.2)  # blocked ones have `finally` blocks to run
                 if strand.thread.is_alive():
                     self._raise_in(strand)
                 if time.monotonic() > last:
