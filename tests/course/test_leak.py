@@ -29,10 +29,19 @@ def test_a_solution_line_is_found_in_prose_code_docstring_and_comment(clone, old
     assert any(SOLUTION in line for line in leaked(clone, clone.changed(old, new)))
 
 
-def test_a_solution_with_forgotten_marks_is_found_by_the_exercise_s_hidden_twin(clone):
-    # Two exercise cells that share a line: one is cut, the other was written without marks.
+def test_a_solution_line_in_another_function_is_found(clone):
+    # A worked example beside the exercise that happens to be its answer.
     twin = f'# %%\ndef another(numbers):\n    {SOLUTION}\n    return result\n\n# %% tags=["stable"]'
     assert any(SOLUTION in line for line in leaked(clone, clone.changed('# %% tags=["stable"]', twin)))
+
+
+def test_a_solution_whose_marks_were_forgotten_is_found_by_the_reference(clone):
+    # Without marks there is nothing to cut and nothing to look for, were it not for the registered reference.
+    unmarked = clone.text.replace("    ### BEGIN SOLUTION\n", "").replace("    ### END SOLUTION\n", "")
+    source = clone.write(unmarked)
+    lab = lab_notebook(source, clone.tree)
+    said = leaks("00", lab, [source], clone.exercises)
+    assert said == [f"cell exercise-00-1 holds a line of the solution of 00.1: {SOLUTION}"]
 
 
 def test_outputs_and_metadata_are_searched(clone):

@@ -22,6 +22,13 @@ def test_the_small_lab_keeps_every_rule(clone):
     assert broken(Lab(clone.write(), clone.exercises)) == []
 
 
+MARKED = """\
+    ### BEGIN SOLUTION
+    result = sum(number + 0 for number in numbers)
+    return result
+    ### END SOLUTION
+"""
+
 BROKEN = [
     ("opens_with_title_time_goals_and_needs", "# # Lab 00", "# Lab 00", "lacks a title"),
     ("opens_with_title_time_goals_and_needs", "**Time:** 3 minutes", "Three minutes", "lacks '**Time:**"),
@@ -31,6 +38,7 @@ BROKEN = [
     ("adds_up_its_minutes", "Summary (1 min)", "Summary (5 min)", "add up to 7, the lab says 3"),
     ("leads_in_to_each_exercise", "Ranks are counted from zero, and so are the numbers here. Return the sum", "", "exercise 00.1 needs"),
     ("leads_in_to_each_exercise", '# %% tags=["exercise"', '# %%\nx = 1\n\n# %% tags=["exercise"', "exercise 00.1 needs"),
+    ("marks_each_solution", MARKED, "    return sum(numbers)\n", "exercise 00.1 has no lines"),
     ("checks_each_exercise", 'check("00.1", total)', 'check("00.2", total)', "after exercise 00.1 must be its check"),
     ("checks_each_exercise", '# %% tags=["check", "00.1"]', "# %%", "after exercise 00.1 must be its check"),
     ("asks_every_exercise_of_its_module", '["exercise", "00.1"]', '["exercise", "00.9"]', "00.9 is not among the registered"),

@@ -7,6 +7,7 @@ and is not counted.
 
 from __future__ import annotations
 
+import inspect
 import io
 import keyword
 import tokenize
@@ -73,17 +74,14 @@ def texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
             yield from texts(inner, place)
 
 
-def leaks(lab: str, notebook: Any, sources: Iterable[Source]) -> list[str]:
+def leaks(lab: str, notebook: Any, sources: Iterable[Source], exercises: Iterable[Any] = ()) -> list[str]:
     """A sentence for each solution line of this lab or a later one that the lab's notebook holds.
 
-    lab: "04". A later lab may show what an earlier one asked for. Marks that the build should have removed count too.
+    lab: "04". A later lab may show what an earlier one asked for. Solutions are the marked lines of the sources and
+    the references of the registered exercises (which find a solution whose marks were forgotten). Marks that the
+    build should have removed count too.
     """
-    secret: dict[str, tuple[str, str]] = {}
-    for source in sources:
-        if source.number >= lab:
-            for cell in source.cells:
-                for key, line in telling_lines(cell.solution_lines).items():
-                    secret.setdefault(key, (cell.exercise or source.name, line))
+    secret = _solutions(lab, sources, exercises)
     said = []
     for place, text in texts(notebook):
         squeezed = without_spaces(text)
@@ -94,3 +92,19 @@ def leaks(lab: str, notebook: Any, sources: Iterable[Source]) -> list[str]:
         ]
         said += [f"{place} still has '{mark}'" for mark in ("### BEGIN", "### END") if mark in text]
     return list(dict.fromkeys(said))
+
+
+def _solutions(lab: str, sources: Iterable[Source], exercises: Iterable[Any]) -> dict[str, tuple[str, str]]:
+    """Telling lines by their spelling without spaces: whose they are, and how they were written."""
+    written = [
+        (cell.exercise or source.name, cell.solution_lines)
+        for source in sources
+        if source.number >= lab
+        for cell in source.cells
+    ]
+    written += [(one.id, inspect.getsource(one.reference).split("\n")) for one in exercises if one.lab >= lab]
+    secret: dict[str, tuple[str, str]] = {}
+    for of, lines in written:
+        for key, line in telling_lines(lines).items():
+            secret.setdefault(key, (of, line))
+    return secret

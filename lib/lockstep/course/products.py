@@ -26,8 +26,7 @@ def problems(tree: Tree) -> list[str]:
             said.append(str(error))
     exercises = every_exercise()
     for source in sources:
-        own = [exercise for exercise in exercises if exercise.lab == source.number]
-        said += [f"{source.name}: {sentence}" for sentence in _of_one(source, own, sources, tree)]
+        said += [f"{source.name}: {sentence}" for sentence in _of_one(source, exercises, sources, tree)]
     return said + [f"{name}: there is no source for it in solutions/" for name in _orphans(tree, sources)]
 
 
@@ -35,9 +34,10 @@ def _of_one(source: Source, exercises: list, sources: list[Source], tree: Tree) 
     lab, solution = products(source, tree)
     said = stale(source, tree)
     if lab.exists():
-        said += leaks(source.number, nbformat.read(lab, as_version=4), sources)
+        said += leaks(source.number, nbformat.read(lab, as_version=4), sources, exercises)
     executed = nbformat.read(solution, as_version=4) if solution.exists() else None
-    return said + broken(Lab(source, exercises, executed))
+    own = [exercise for exercise in exercises if exercise.lab == source.number]
+    return said + broken(Lab(source, own, executed))
 
 
 def _orphans(tree: Tree, sources: list[Source]) -> list[str]:

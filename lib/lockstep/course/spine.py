@@ -88,6 +88,14 @@ def leads_in_to_each_exercise(lab: Lab) -> list[str]:
     return said
 
 
+def marks_each_solution(lab: Lab) -> list[str]:
+    return [
+        f"exercise {cell.exercise} has no lines between '### BEGIN SOLUTION' and '### END SOLUTION'"
+        for _, cell in lab.tagged("exercise")
+        if not "".join(cell.solution_lines).strip()
+    ]
+
+
 def checks_each_exercise(lab: Lab) -> list[str]:
     said = []
     for place, cell in lab.tagged("exercise"):
@@ -241,6 +249,7 @@ RULES: tuple[Rule, ...] = (
     has_one_parameters_cell,
     adds_up_its_minutes,
     leads_in_to_each_exercise,
+    marks_each_solution,
     checks_each_exercise,
     asks_every_exercise_of_its_module,
     keeps_core_solutions_short,
