@@ -7,7 +7,8 @@ import pytest
 
 from lockstep.comm import CommunicationError
 from lockstep.comm.board import Board, Need, stuck
-from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, THEIR_RECV, THEIR_SEND, checksum
+from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, THEIR_RECV, THEIR_SEND
+from lockstep.comm.board.posts import checksum
 
 WORDS = "float32[4]"
 MARK = checksum(WORDS)

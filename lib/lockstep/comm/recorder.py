@@ -6,7 +6,7 @@ Floor 1, room `comm`. `Recorder` collects; `SpanTimer` is what `comm.span(...)` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ import torch
 from lockstep.comm.errors import CommunicationError
 from lockstep.trace import Span
 
+_NO_DETAIL: Mapping[str, object] = {}
 LIMIT = 200_000  # events kept: a training job that runs for days must not fill the memory with its trace
 
 
@@ -36,14 +37,14 @@ class Recorder:
         self.receive_posts: list[float] = []
         self._clock, self._kept = clock, 0
         self._spans: list[Span] = []
-        self._facts: list[tuple[str, str, float, float, dict[str, Any]]] = []  # spans to be; a tuple costs less
+        self._facts: list[tuple[Any, ...]] = []  # the fields of spans to be: a tuple costs a call less than a span
         self._on_gpu: list[tuple[dict[str, Any], torch.cuda.Event, torch.cuda.Event]] = []
         self._origin: tuple[torch.cuda.Event, float] | None = None
 
     @property
     def spans(self) -> list[Span]:
         """All spans so far; those timed on the GPU are looked up now."""
-        self._spans += [Span(self.rank, *timed, **facts) for *timed, facts in self._facts]
+        self._spans += [Span(self.rank, *fields) for fields in self._facts]
         self._facts.clear()
         if self._on_gpu:
             torch.cuda.synchronize()
@@ -54,10 +55,20 @@ class Recorder:
             self._on_gpu.clear()
         return self._spans
 
-    def add_span(self, kind: str, name: str, start: float, end: float, **facts: Any) -> None:
-        """Keep one span; `facts` are the other fields of `Span`."""
+    def add_span(
+        self,
+        kind: str,
+        name: str,
+        start: float,
+        end: float,
+        micro_batch: int | None = None,
+        stream: int = 0,
+        size: int | None = None,
+        detail: Mapping[str, object] = _NO_DETAIL,
+    ) -> None:
+        """Keep one span, fields in the order of `Span`."""
         if self._room():
-            self._facts.append((kind, name, start, end, facts))
+            self._facts.append((kind, name, start, end, micro_batch, stream, size, detail))
 
     def add_gpu_span(self, facts: dict[str, Any], start: torch.cuda.Event, end: torch.cuda.Event) -> None:
         """Keep a span between two recorded events, to be looked up later."""

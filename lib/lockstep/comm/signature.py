@@ -6,6 +6,7 @@ Floor 1, room `comm`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -16,7 +17,12 @@ from lockstep.comm.reduction import name_of
 
 def describe(tensor: Tensor) -> str:
     """Dtype and shape, e.g. "float32[8, 3]": what two ranks must agree on."""
-    return f"{name_of(tensor.dtype)}[{', '.join(map(str, tensor.shape))}]"
+    return _words(tensor.dtype, tensor.shape)
+
+
+@lru_cache(maxsize=1024)
+def _words(dtype: torch.dtype, shape: torch.Size) -> str:
+    return f"{name_of(dtype)}[{', '.join(map(str, shape))}]"
 
 
 def in_sizes(sizes: Sequence[int] | None) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from lockstep.comm.errors import CommunicationError
 from lockstep.comm.reduction import check_op, combine, divide, exact_sum, needs_guard, widen
 from lockstep.comm.signature import check_rank, check_tensor, describe, in_sizes, rows_left_open
 from lockstep.comm.torch_handles import Call
-from lockstep.comm.torch_wire import CollectiveWire, Wire, incoming, outgoing
+from lockstep.comm.torch_wire import CollectiveWire, Slot, Wire, incoming, outgoing
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -88,7 +89,7 @@ class BackendCollectives(Communicator):
             return self._product("reduce", signature, tensor, dst, async_op)
         call = self.post_collective("reduce", signature, size=tensor.nbytes)
         mine = self.rank == dst
-        buffer, finish = self._reduction(tensor if mine else tensor.detach().clone(), op, raises=mine)
+        buffer, finish = self._reduction(tensor if mine else tensor.detach().clone(), op)
         self.traffic.count_nominal("reduce", 0 if mine else buffer.nbytes)
         work = dist.reduce(buffer, group_dst=self._peers[dst], op=_OPS[op], group=self.group, async_op=True)
         return self.start(call, [work], finish if mine else lambda: (buffer, tensor)[1], async_op)
@@ -109,27 +110,32 @@ class BackendCollectives(Communicator):
         work = dist.reduce_scatter(own, chunks, op=_OPS[op], group=self.group, async_op=True)
         return self.start(call, [work], lambda: divide(op, own, self.size), async_op)
 
-    def _reduction(self, tensor: Tensor, op: str, raises: bool = True) -> tuple[Tensor, Callable[[], Tensor]]:
+    def _reduction(self, tensor: Tensor, op: str) -> tuple[Tensor, Callable[[], Tensor]]:
         """A buffer that the backend can reduce without a wrap, and what makes `tensor` of it afterwards."""
+        if tensor.is_floating_point() and tensor.is_contiguous() and not tensor.is_neg():
+            buffer = tensor.detach() if tensor.requires_grad else tensor
+            return buffer, partial(self._finish_in_place, tensor, buffer, op)
         slot = incoming(tensor)
-        dtype, where = tensor.dtype, f"over ranks 0 to {self.size - 1}"
-        if needs_guard(op, dtype):
-            buffer = widen(slot.buffer)
-        elif dtype is torch.int16:
-            buffer = slot.buffer.to(torch.int32)
-        else:
-            buffer = slot.buffer
+        if needs_guard(op, tensor.dtype):
+            return (wide := widen(slot.buffer)), partial(self._finish_sum, tensor, slot, wide)
+        buffer = slot.buffer.to(torch.int32) if tensor.dtype is torch.int16 else slot.buffer
+        return buffer, partial(self._finish_beside, tensor, slot, buffer, op)
 
-        def finish() -> Tensor:
-            if needs_guard(op, dtype):
-                slot.buffer.copy_(exact_sum(buffer, dtype, where))
-            elif buffer is not slot.buffer:
-                slot.buffer.copy_(buffer)
-            divide(op, slot.buffer, self.size)
-            slot.copy_back()
-            return tensor
+    def _finish_in_place(self, tensor: Tensor, buffer: Tensor, op: str) -> Tensor:
+        divide(op, buffer, self.size)
+        return tensor
 
-        return buffer, finish
+    def _finish_sum(self, tensor: Tensor, slot: Slot, wide: Tensor) -> Tensor:
+        slot.buffer.copy_(exact_sum(wide, tensor.dtype, f"over ranks 0 to {self.size - 1}"))
+        slot.copy_back()
+        return tensor
+
+    def _finish_beside(self, tensor: Tensor, slot: Slot, buffer: Tensor, op: str) -> Tensor:
+        if buffer is not slot.buffer:
+            slot.buffer.copy_(buffer)
+        divide(op, slot.buffer, self.size)
+        slot.copy_back()
+        return tensor
 
     def _product(self, name: str, signature: str, tensor: Tensor, dst: int | None, async_op: bool) -> Tensor | Handle:
         """A product that the backend cannot make, or would wrap: gather the factors, multiply in rank order everywhere."""

@@ -16,7 +16,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lockstep.comm.board import Board, Need
-from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, FINISHED, THEIR_RECV, THEIR_SEND, checksum
+from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, FINISHED, THEIR_RECV, THEIR_SEND
+from lockstep.comm.board.posts import checksum
 from lockstep.comm.callsite import call_site
 from lockstep.comm.communicator import Communicator, Handle
 from lockstep.comm.errors import CommunicationError, PeerLost
@@ -232,7 +233,8 @@ class TorchCommunicator(BackendCollectives):
         self, name: str, signature: str, needs: Sequence[int] = (EVERYONE,), size: int | None = None
     ) -> Call:
         """Count this rank's next collective and show it to the others; raises CommunicationError if one differs."""
-        self._collect_spans()
+        if self._pending:
+            self._collect_spans()
         index = self._collectives
         self._collectives += 1
         if self.board:
@@ -258,18 +260,20 @@ class TorchCommunicator(BackendCollectives):
         for handle in [handle for handle in self._pending if handle.done()]:
             self._pending.remove(handle)
             call = handle.call
-            self._record("collective", call, call.started, stream=1, bytes=call.bytes, detail=call.detail)
+            self._record("collective", call, call.started, stream=1)
 
     def _mark(self, now: float) -> float | torch.cuda.Event:
         """Where a span starts: the time, or on a GPU an event."""
         return now if self.gloo else self.recorder.gpu_event()
 
-    def _record(self, kind: str, call: Call, start: float | torch.cuda.Event, **facts: Any) -> None:
-        """A span from `start` until now."""
+    def _record(self, kind: str, call: Call, start: float | torch.cuda.Event, stream: int = 0) -> None:
+        """The span of a call, from `start` until now."""
+        detail = {} if kind == "wait" else call.detail
         if self.gloo:
-            self.recorder.add_span(kind, call.name, start, self.now(), **facts)
+            self.recorder.add_span(kind, call.name, start, self._clock(), None, stream, call.bytes, detail)
         else:
-            self.recorder.add_gpu_span({"kind": kind, "name": call.name, **facts}, start, self.recorder.gpu_event())
+            facts = {"kind": kind, "name": call.name, "stream": stream, "bytes": call.bytes, "detail": detail}
+            self.recorder.add_gpu_span(facts, start, self.recorder.gpu_event())
 
     def block(self, call: Call, kind: str, wait: Callable[[], Any]) -> Any:
         """Run `wait`, which may wait for other ranks, with this rank's status on the board, and record the span."""
@@ -290,9 +294,9 @@ class TorchCommunicator(BackendCollectives):
         finally:
             if board:
                 board.running()
-            detail = {} if kind == "wait" else call.detail
-            self._record(kind, call, started, bytes=call.bytes, detail=detail)
-            self._collect_spans()
+            self._record(kind, call, started)
+            if self._pending:
+                self._collect_spans()
 
     def _explained(self, call: Call, error: RuntimeError) -> CommunicationError:
         """A backend's error in words: ranks disagree, or one has left."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lockstep.comm.torch_group import TorchCommunicator
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """One call that may wait: the name and kind of its span, its words for a reader, and what it needs to go on.
 
@@ -41,6 +41,8 @@ class Call:
 
 class WorkHandle:
     """Works of the backend that belong to one call; `wait()` gives what `finish()` gives, run once."""
+
+    __slots__ = ("_comm", "_finish", "_result", "_waited", "_works", "call")
 
     def __init__(
         self, comm: TorchCommunicator, call: Call, works: Sequence[dist.Work], finish: Callable[[], Any]

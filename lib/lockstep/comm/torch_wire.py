@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lockstep.comm.board.board import checksum
+from lockstep.comm.board.posts import checksum
 from lockstep.comm.collectives.layout import flatten, write_back
 from lockstep.comm.signature import describe
 

@@ -8,7 +8,6 @@ board (the *root*), so that one reader sees all ranks of a run.
 from __future__ import annotations
 
 import mmap
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,19 +16,20 @@ from typing import NamedTuple
 
 from lockstep.comm.board.layout import (
     CALL_RING,
-    CALL_TEXT,
-    COUNTER,
-    ENTRY,
+    CALL_STRIDE,
+    FILE_TEXT,
+    GROUP_TEXT,
     HEADER,
     MAGIC,
     NEED,
     SIDE_RING,
-    SIDE_TEXT,
+    SIDE_STRIDE,
     STATE,
+    STATUS_TEXT,
     VERSION,
-    WORDS,
     Layout,
 )
+from lockstep.comm.board.posts import Posts, checksum, encode
 from lockstep.comm.errors import CommunicationError
 
 RUNNING, WAITING, FINISHED = "running", "waiting", "finished"
@@ -81,20 +81,12 @@ class Status:
 
 
 @lru_cache(maxsize=1024)
-def checksum(text: str) -> int:
-    """What stands for a signature when two are compared."""
-    return zlib.crc32(text.encode())
-
-
-@lru_cache(maxsize=1024)
-def _encode(text: str, limit: int) -> bytes:
-    return text.encode()[:limit]
-
-
-@lru_cache(maxsize=1024)
-def _status_body(state: int, mode: int, needs: int, group: str, file: str, line: int, text: str) -> bytes:
-    words = _encode(group, 60), _encode(file, 300), _encode(text, 240)
-    return STATE.pack(state, mode, needs, *map(len, words), line) + b"".join(words)
+def _status_parts(
+    state: int, mode: int, needs: int, group: str, file: str, line: int, text: str
+) -> tuple[bytes, bytes]:
+    """What stands before and after the needs of a status."""
+    words = encode(group, GROUP_TEXT), encode(file, FILE_TEXT), encode(text, STATUS_TEXT)
+    return STATE.pack(state, mode, needs, *map(len, words), line), b"".join(words)
 
 
 def ordinal(n: int) -> str:
@@ -119,6 +111,13 @@ class Board:
         if magic != MAGIC or written_size != size:
             raise CommunicationError(f"{path} is not the board of {size} ranks that this rank was told it is.")
         self._children: dict[str, Board] = {}
+        memory, layout, ranks = self._map, self._layout, range(size)
+        self._calls = [Posts(memory, at, CALL_RING, CALL_STRIDE) for at in layout.call]
+        # [src][dst]
+        self._sent, self._received = (
+            [[Posts(memory, side[src][dst], SIDE_RING, SIDE_STRIDE) for dst in ranks] for src in ranks]
+            for side in (layout.sent, layout.received)
+        )
 
     @classmethod
     def create(
@@ -130,7 +129,10 @@ class Board:
             file.write(HEADER.pack(MAGIC, size))
             file.writelines(member.to_bytes(2, "little") for member in members or range(size))
             file.truncate(layout.file_bytes)
-        return cls(Path(path), size, rank)
+        board = cls(Path(path), size, rank)
+        for at in layout.status:
+            VERSION.pack_into(board._map, at, 1)
+        return board
 
     @classmethod
     def open(cls, path: str | Path, size: int, rank: int | None = None) -> Board:
@@ -177,26 +179,24 @@ class Board:
 
         Raises CommunicationError, naming both calls, when another rank's collective of that number differs.
         """
-        mine = self._layout.call[self.rank]
-        index = self._append(mine, signature, CALL_RING, CALL_TEXT)
-        for rank in range(self.size):
-            theirs = self._layout.call[rank]
-            if rank != self.rank and self._differs(theirs, index, signature, CALL_RING, CALL_TEXT):
+        index = self._calls[self.rank].append(signature)
+        mark = checksum(signature)
+        for rank, calls in enumerate(self._calls):
+            if rank != self.rank and calls.differs(index, mark):
                 raise CommunicationError(self._collective_mismatch(index, signature, rank))
         return index
 
     def collective_mismatch(self, index: int, signature: str) -> str | None:
         """The sentence about another rank whose collective `index` differs from `signature`; None if none does."""
-        for rank in range(self.size):
-            if self._differs(self._layout.call[rank], index, signature, CALL_RING, CALL_TEXT):
+        for rank, calls in enumerate(self._calls):
+            if calls.differs(index, checksum(signature)):
                 return self._collective_mismatch(index, signature, rank)
         return None
 
     def _collective_mismatch(self, index: int, signature: str, rank: int) -> str:
-        theirs = self._text(self._layout.call[rank], index, CALL_RING, CALL_TEXT)
         return (
-            f"Rank {self.rank} calls {signature} as its {ordinal(index + 1)} collective, rank {rank} calls {theirs}: "
-            f"all ranks must call the same collectives in the same order."
+            f"Rank {self.rank} calls {signature} as its {ordinal(index + 1)} collective, rank {rank} calls "
+            f"{self._calls[rank].text(index)}: all ranks must call the same collectives in the same order."
         )
 
     def post_send(self, dst: int, signature: str) -> int:
@@ -204,11 +204,10 @@ class Board:
 
         Raises CommunicationError when `dst` receives that message into another shape or dtype.
         """
-        index = self._append(self._layout.sent[self.rank][dst], signature, SIDE_RING, SIDE_TEXT)
-        other = self._layout.received[self.rank][dst]
-        if self._differs(other, index, signature, SIDE_RING, SIDE_TEXT):
-            theirs = self._text(other, index, SIDE_RING, SIDE_TEXT)
-            raise CommunicationError(_message_mismatch(self.rank, signature, dst, theirs, index))
+        index = self._sent[self.rank][dst].append(signature)
+        other = self._received[self.rank][dst]
+        if other.differs(index, checksum(signature)):
+            raise CommunicationError(_message_mismatch(self.rank, signature, dst, other.text(index), index))
         return index
 
     def post_recv(self, src: int, signature: str) -> int:
@@ -216,74 +215,43 @@ class Board:
 
         Raises CommunicationError when `src` sends that message with another shape or dtype.
         """
-        index = self._append(self._layout.received[src][self.rank], signature, SIDE_RING, SIDE_TEXT)
-        other = self._layout.sent[src][self.rank]
-        if self._differs(other, index, signature, SIDE_RING, SIDE_TEXT):
-            theirs = self._text(other, index, SIDE_RING, SIDE_TEXT)
-            raise CommunicationError(_message_mismatch(src, theirs, self.rank, signature, index))
+        index = self._received[src][self.rank].append(signature)
+        other = self._sent[src][self.rank]
+        if other.differs(index, checksum(signature)):
+            raise CommunicationError(_message_mismatch(src, other.text(index), self.rank, signature, index))
         return index
-
-    def _append(self, at: int, signature: str, ring: int, limit: int) -> int:
-        (index,) = COUNTER.unpack_from(self._map, at)
-        entry = at + COUNTER.size + index % ring * (ENTRY.size + limit)
-        text = _encode(signature, limit)
-        # The old entry is made void first: a reader never sees its index with the new text.
-        COUNTER.pack_into(self._map, entry, 0)
-        self._map[entry + ENTRY.size : entry + ENTRY.size + len(text)] = text
-        ENTRY.pack_into(self._map, entry, index + 1, checksum(signature), len(text))
-        COUNTER.pack_into(self._map, at, index + 1)
-        return index
-
-    def _differs(self, at: int, index: int, signature: str, ring: int, limit: int) -> bool:
-        """Whether entry `index` is there, and is not `signature`."""
-        entry = at + COUNTER.size + index % ring * (ENTRY.size + limit)
-        written, their_checksum, _ = ENTRY.unpack_from(self._map, entry)
-        return written == index + 1 and their_checksum != checksum(signature)
-
-    def _text(self, at: int, index: int, ring: int, limit: int) -> str:
-        entry = at + COUNTER.size + index % ring * (ENTRY.size + limit)
-        _, _, length = ENTRY.unpack_from(self._map, entry)
-        return self._map[entry + ENTRY.size : entry + ENTRY.size + length].decode(errors="replace")
 
     # ---------------------------------------------------------------------------------------------- statuses
 
     def waiting(self, text: str, file: str, line: int, needs: Sequence[Need], mode: str = "all") -> None:
         """Say that this rank waits in the call `text`, at the user's `file` and `line`, for `needs`."""
-        self.root._write_status(self._me, 1, _MODE_CODE[mode], self.group, file, line, text, needs)
+        self._write_status(1, _MODE_CODE[mode], file, line, text, needs)
 
     def running(self) -> None:
         """Say that this rank is in no call that waits."""
-        root, at = self.root, self._status_at
-        (version,) = VERSION.unpack_from(root._map, at)
-        VERSION.pack_into(root._map, at, version + 1)
-        STATE.pack_into(root._map, at + VERSION.size, 0, 0, 0, 0, 0, 0, 0)
-        VERSION.pack_into(root._map, at, version + 2)
+        memory, at = self.root._map, self._status_at
+        (version,) = VERSION.unpack_from(memory, at)
+        VERSION.pack_into(memory, at, version + 1 + version % 2)
 
     def finished(self) -> None:
         """Say that this rank's function has returned: it will post nothing more."""
-        self.root._write_status(self._me, 2, 0, "", "", 0, "", ())
-
-    @cached_property
-    def _me(self) -> int:
-        """This rank's number in the whole run."""
-        return self.members[self.rank]
+        self._write_status(2, 0, "", 0, "", ())
 
     @cached_property
     def _status_at(self) -> int:
-        return self.root._layout.status[self._me]
+        """Where this rank's status lies in the root's file."""
+        return self.root._layout.status[self.members[self.rank]]
 
-    def _write_status(
-        self, rank: int, state: int, mode: int, group: str, file: str, line: int, text: str, needs: Sequence[Need]
-    ) -> None:
-        at = self._layout.status[rank]
-        (version,) = VERSION.unpack_from(self._map, at)
-        VERSION.pack_into(self._map, at, version + 1)
-        packed = b"".join([NEED.pack(*need) for need in needs])
-        body = _status_body(state, mode, len(needs), group, file, line, text)
-        self._map[at + VERSION.size : at + VERSION.size + len(body)] = body
-        start = at + VERSION.size + STATE.size + WORDS
-        self._map[start : start + len(packed)] = packed
-        VERSION.pack_into(self._map, at, version + 2)
+    def _write_status(self, state: int, mode: int, file: str, line: int, text: str, needs: Sequence[Need]) -> None:
+        memory, at = self.root._map, self._status_at
+        (version,) = VERSION.unpack_from(memory, at)
+        if version % 2 == 0:
+            version += 1
+            VERSION.pack_into(memory, at, version)
+        head, words = _status_parts(state, mode, len(needs), self.group, file, line, text)
+        record = head + b"".join([NEED.pack(*need) for need in needs]) + words
+        memory[at + VERSION.size : at + VERSION.size + len(record)] = record
+        VERSION.pack_into(memory, at, version + 1)
 
     def statuses(self) -> list[Status]:
         """What every rank of the whole run does now, each read in one piece."""
@@ -294,15 +262,20 @@ class Board:
         while True:
             record = self._map[at : at + self._layout.status_bytes]
             (version,) = VERSION.unpack_from(record)
-            if version % 2 == 0 and VERSION.unpack_from(self._map, at)[0] == version:
-                return self._parse_status(rank, version, record)
+            if version % 2:
+                return Status(rank, RUNNING, version)
+            if VERSION.unpack_from(self._map, at)[0] == version:
+                return self._parse_status(rank, version, record[VERSION.size :])
 
     def _parse_status(self, rank: int, version: int, record: bytes) -> Status:
-        state, mode, count, group_end, file_length, text_length, line = STATE.unpack_from(record, VERSION.size)
-        words = record[VERSION.size + STATE.size :]
-        file_end = group_end + file_length
-        group = words[:group_end].decode(errors="replace")
-        packed = [Need(*each) for each in NEED.iter_unpack(words[WORDS : WORDS + count * NEED.size])]
+        state, mode, count, *lengths, line = STATE.unpack_from(record)
+        at = STATE.size + count * NEED.size
+        packed = [Need(*each) for each in NEED.iter_unpack(record[STATE.size : at])]
+        words = []
+        for length in lengths:
+            words.append(record[at : at + length].decode(errors="replace"))
+            at += length
+        group, file, text = words
         members = self.of_group(group).members if packed else ()
         needs = tuple(
             need._replace(rank=peer)
@@ -310,42 +283,22 @@ class Board:
             for peer in ([need.rank] if need.rank != EVERYONE else range(len(members)))
             if members[peer] != rank
         )
-        return Status(
-            rank,
-            _STATES[state],
-            version,
-            words[file_end : file_end + text_length].decode(errors="replace"),
-            words[group_end:file_end].decode(errors="replace"),
-            line,
-            tuple(dict.fromkeys(members[need.rank] for need in needs)),
-            _MODES[mode],
-            group,
-            needs,
-        )
+        waits_for = tuple(dict.fromkeys(members[need.rank] for need in needs))
+        return Status(rank, _STATES[state], version, text, file, line, waits_for, _MODES[mode], group, needs)
 
     # ----------------------------------------------------------------------------------------- for `stuck`
 
     def met(self, rank: int, need: Need) -> bool:
         """Whether the counterpart of `need`, which rank `rank` of this board has, is posted with its signature."""
         if need.kind == COLLECTIVE:
-            return self._posted(self._layout.call[need.rank], need, CALL_RING, CALL_TEXT)
+            return self._calls[need.rank].has(need.index, need.checksum)
         if need.kind == THEIR_RECV:
-            return self._posted(self._layout.received[rank][need.rank], need, SIDE_RING, SIDE_TEXT)
-        side = self._layout.sent[need.rank][rank]
+            return self._received[rank][need.rank].has(need.index, need.checksum)
+        sent = self._sent[need.rank][rank]
         if need.kind == THEIR_SEND:
-            return self._posted(side, need, SIDE_RING, SIDE_TEXT)
-        (received,) = COUNTER.unpack_from(self._map, self._layout.received[need.rank][rank])
-        (sent,) = COUNTER.unpack_from(self._map, side)
-        later = (need._replace(index=index) for index in range(received, sent))
-        return any(self._posted(side, each, SIDE_RING, SIDE_TEXT) for each in later)
-
-    def _posted(self, at: int, need: Need, ring: int, limit: int) -> bool:
-        (count,) = COUNTER.unpack_from(self._map, at)
-        if count <= need.index:
-            return False
-        entry = at + COUNTER.size + need.index % ring * (ENTRY.size + limit)
-        written, mark, _ = ENTRY.unpack_from(self._map, entry)
-        return written != need.index + 1 or mark == need.checksum
+            return sent.has(need.index, need.checksum)
+        untaken = range(self._received[need.rank][rank].count, sent.count)
+        return any(sent.has(index, need.checksum) for index in untaken)
 
 
 def _message_mismatch(src: int, sent: str, dst: int, received: str, index: int) -> str:

@@ -2,10 +2,11 @@
 
 Floor 1, room `comm`. One writer for every byte: a rank writes only its own status, its own collectives, the send
 side of channels that leave it and the receive side of channels that reach it. So no lock is needed between ranks:
-an entry is written before the counter that announces it, and a status has a version that is odd while it changes.
+an entry is written before the counter that announces it. A status has a version: odd while its rank runs, or
+changes the words; even while it waits or has finished and the words stand. So to run again costs one write.
 
     header    magic, size, members (the rank in the whole run of each rank of this board)
-    statuses  per rank: version, state, mode, number of needs, lengths; group, file, line, text; needs
+    statuses  per rank: version, state, mode, number of needs, lengths, line; needs; group, file, text
     calls     per rank: counter, then a ring of the latest collectives it called
     channels  per (src, dst): for each side a counter and a ring of the latest signatures
 """
@@ -16,15 +17,16 @@ import struct
 
 MAGIC = b"lockstep board 1"
 HEADER = struct.Struct("<16sI")
-COUNTER = struct.Struct("<Q")
-ENTRY = struct.Struct("<QIH")  # index + 1, checksum of the whole text, length of the text kept
-VERSION = struct.Struct("<Q")
+# Native and at multiples of 8: such a number is written and read in one piece.
+COUNTER = VERSION = struct.Struct("@Q")
+ENTRY = struct.Struct("<IHxx")  # after its number + 1: checksum of the whole text, length of the text kept
 STATE = struct.Struct("<BBHHHHI")  # state, mode, needs, bytes of group, of file, of text, line
 NEED = struct.Struct("<HBxIQ")  # rank, kind, checksum, index
 
 CALL_TEXT, CALL_RING = 240, 32
 SIDE_TEXT, SIDE_RING = 48, 16
-WORDS = 600  # bytes of a status for group, file and text together
+CALL_STRIDE, SIDE_STRIDE = (COUNTER.size + ENTRY.size + text for text in (CALL_TEXT, SIDE_TEXT))
+GROUP_TEXT, FILE_TEXT, STATUS_TEXT = 60, 300, 240
 
 
 class Layout:
@@ -33,9 +35,11 @@ class Layout:
     def __init__(self, size: int) -> None:
         ranks = range(size)
         self.members = HEADER.size
-        self.status_bytes = _round_up(VERSION.size + STATE.size + WORDS + NEED.size * 2 * size)
-        call_bytes = COUNTER.size + CALL_RING * (ENTRY.size + CALL_TEXT)
-        side_bytes = COUNTER.size + SIDE_RING * (ENTRY.size + SIDE_TEXT)
+        self.status_bytes = _round_up(
+            VERSION.size + STATE.size + GROUP_TEXT + FILE_TEXT + STATUS_TEXT + NEED.size * 2 * size
+        )
+        call_bytes = COUNTER.size + CALL_RING * CALL_STRIDE
+        side_bytes = COUNTER.size + SIDE_RING * SIDE_STRIDE
 
         statuses = _round_up(HEADER.size + 2 * size)
         self.status = [statuses + rank * self.status_bytes for rank in ranks]
