@@ -13,6 +13,7 @@ from torch import nn
 from lockstep.data import shard
 from lockstep.nn import LeNet
 from lockstep.train import STRATEGIES, train
+from lockstep.train.command import main
 from lockstep.train.trainer import evaluate
 from lockstep.world import RankError, launch
 from lockstep.world import simulate as simulate_quickly
@@ -243,19 +244,16 @@ def test_a_diverged_loss_stops_every_rank_with_a_sentence():
         simulate(partial(train, strategy="naive", lr=1e20, fast=True), 2)
 
 
-def run_command(*arguments, ranks=None):
-    """`python -m lockstep.train`, or the same under torchrun."""
-    start = [sys.executable, "-m"]
-    if ranks:
-        start += ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
+def torchrun(ranks, *arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     environment = os.environ | {"CI": "1", "OMP_NUM_THREADS": "1"}
-    command = [*start, "lockstep.train", *arguments]
+    command += ["-m", "lockstep.train", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment)
 
 
 @pytest.mark.timeout(180)
 def test_under_torchrun_two_ranks_equal_one_process(tmp_path):
-    done = run_command("--strategy", "naive", "--fast", "--seed", "4", "--json", str(tmp_path / "two.json"), ranks=2)
+    done = torchrun(2, "--strategy", "naive", "--fast", "--seed", "4", "--json", str(tmp_path / "two.json"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("mnist5k, split train") == done.stdout.count("held-out images right") == 1
     two = json.loads((tmp_path / "two.json").read_text())
@@ -263,14 +261,43 @@ def test_under_torchrun_two_ranks_equal_one_process(tmp_path):
     assert two["losses"] == pytest.approx(train(fast=True, seed=4).losses, rel=1e-4)
 
 
-@pytest.mark.timeout(180)
-def test_command_answers_a_wrong_argument_without_a_traceback():
-    done = run_command("--strategy", "dpp")
-    assert done.returncode == 2
-    assert done.stderr.strip() == "Error: there is no strategy 'dpp'; there are none, naive"
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """`python -m lockstep.train` with the given arguments; its exit status, output and errors."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["lockstep.train", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    return run
 
 
-@pytest.mark.timeout(180)
-def test_command_refuses_before_training_what_it_could_not_write(tmp_path):
-    done = run_command("--fast", "--threads", "1", "--json", str(tmp_path / "no" / "x.json"))
-    assert done.returncode == 2 and "there is no folder" in done.stderr and done.stdout == ""
+def test_command_trains_and_writes_what_it_found(command, tmp_path):
+    status, output, _ = command("--fast", "--threads", "1", "--json", str(tmp_path / "one.json"))
+    assert status == 0 and output.count("\n") == 2
+    found = json.loads((tmp_path / "one.json").read_text())
+    assert (found["strategy"], found["batch"], found["seed"], found["threads"]) == ("none", 32, 0, 1)
+    assert found["accuracy"] == found["accuracies"][-1] and len(found["losses"]) == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--strategy", "dpp"], "Error: there is no strategy 'dpp'; there are none, naive\n"),
+        (["--threads", "0"], "Error: --threads 0: a rank needs at least 1\n"),
+        (["--data", "cifar10"], "Error on rank 0: cifar10 is neither in "),
+        (["--json", "nowhere/x.json"], "Error: --json nowhere/x.json: there is no folder "),
+    ],
+)
+def test_command_answers_with_a_sentence_before_it_trains(command, monkeypatch, tmp_path, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_DATA", str(tmp_path))
+    status, output, errors = command(*arguments)
+    assert status == 2 and output == "" and errors.startswith(says)
+
+
+def test_under_torchrun_only_rank_0_says_what_is_wrong_for_all(command, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert command("--threads", "0") == (2, "", "")

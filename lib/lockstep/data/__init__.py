@@ -2,6 +2,6 @@
 
 from lockstep.data.errors import DataError
 from lockstep.data.sampling import permutation, shard
-from lockstep.data.sets import SPLITS, Images, load
+from lockstep.data.sets import NAMES, SPLITS, Images, load
 
-__all__ = ["SPLITS", "DataError", "Images", "load", "permutation", "shard"]
+__all__ = ["NAMES", "SPLITS", "DataError", "Images", "load", "permutation", "shard"]

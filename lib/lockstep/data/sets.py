@@ -70,8 +70,8 @@ def load(name: str, split: str = "train", *, download: bool = False, verbose: bo
     has it). Each call returns its own tensors. Raises ValueError for an unknown name or split, DataError when a set
     is missing, damaged or not the expected one; never another set in its place.
     """
-    if name not in _SETS:
-        raise ValueError(f"there is no data set {name!r}; there are {', '.join(_SETS)}")
+    if name not in NAMES:
+        raise ValueError(f"there is no data set {name!r}; there are {', '.join(NAMES)}")
     if split not in SPLITS:
         raise ValueError(f"there is no split {split!r} of {name}; there are {', '.join(SPLITS)}")
     chosen = _SETS[name]
@@ -198,3 +198,4 @@ _SETS: dict[str, _Set] = {
         source="Krizhevsky 2009: Learning multiple layers of features from tiny images; www.cs.toronto.edu/~kriz",
     ),
 }
+NAMES = tuple(_SETS)

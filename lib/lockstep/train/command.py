@@ -18,7 +18,7 @@ import typer
 from torch import distributed
 
 from lockstep.comm import Communicator, from_torch
-from lockstep.data import DataError
+from lockstep.data import NAMES, DataError
 from lockstep.nn import MODELS
 from lockstep.train.strategies import STRATEGIES
 from lockstep.train.trainer import TrainResult, train
@@ -27,7 +27,7 @@ from lockstep.train.trainer import TrainResult, train
 def command(
     strategy: Annotated[str, typer.Option(help=f"How ranks share a step: {', '.join(STRATEGIES)}.")] = "none",
     model: Annotated[str, typer.Option(help=f"The network: {', '.join(MODELS)}.")] = "lenet",
-    data: Annotated[str, typer.Option(help="The data set: mnist5k, digits, shapes32, cifar10.")] = "mnist5k",
+    data: Annotated[str, typer.Option(help=f"The data set: {', '.join(NAMES)}.")] = "mnist5k",
     epochs: Annotated[int, typer.Option(help="Times through the training images.")] = 15,
     batch: Annotated[int, typer.Option(help="Images in a step, over all ranks.")] = 32,
     lr: Annotated[float, typer.Option(help="Learning rate of SGD with momentum 0.9, at the start.")] = 0.02,
@@ -42,7 +42,7 @@ def command(
     """
     rank = int(os.environ.get("RANK", 0))
     try:
-        _check(threads, json_file)
+        _check(threads, json_file if rank == 0 else None)
         if threads is not None:
             torch.set_num_threads(threads)
         with _ranks_of_torchrun() as comm:
