@@ -7,6 +7,7 @@ so that `--help` does not wait for torch.
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,10 @@ def lab(context: typer.Context) -> None:
 
 
 def _become(command: list[str], folder: Path) -> int:
-    """Run a command in the foreground; Ctrl-C is its to handle, so wait for it to end."""
+    """Turn into another program; on Windows, which cannot, wait for it. Ctrl-C and signals are then its to handle."""
+    if os.name != "nt":
+        os.chdir(folder)
+        os.execv(command[0], command)
     process = subprocess.Popen(command, cwd=folder)
     while True:
         try:
