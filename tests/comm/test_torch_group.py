@@ -458,6 +458,7 @@ def test_from_torch_without_a_group_says_what_to_do():
         from_torch()
 
 
+@pytest.mark.timeout(240)  # three interpreters import torch one after another
 def test_torchrun_alone(tmp_path):
     """No launch of ours: torchrun starts the ranks, and from_torch wraps the group that the program made."""
     program = tmp_path / "program.py"
@@ -502,7 +503,7 @@ def test_torchrun_alone(tmp_path):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
     assert run.returncode == 0, run.stderr[-2000:]
     words = []
