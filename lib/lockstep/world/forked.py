@@ -104,6 +104,14 @@ def _forget_in_fork() -> None:
     _forget()
 
 
+def _retire(gone: socket.socket) -> None:
+    """Never ask this warm parent again, even while it takes its time to die."""
+    with _Warm.lock:
+        if _Warm.socket is gone:
+            _Warm.process.kill()
+            _forget()
+
+
 @atexit.register
 def stop_warm_parent() -> None:
     """End the warm parent and wait for it; the next launch starts another."""
@@ -137,12 +145,12 @@ class ForkedRanks:
             self.channels.append(Channel(control))
             self.outputs.append(Stream(output))
             handed += [far_control.detach(), far_output]
+        self._warm = start_warm_parent()
         try:
-            warm = start_warm_parent()
-            socket.send_fds(warm, [pickle.dumps((scratch, _new_libraries()))], handed)
+            socket.send_fds(self._warm, [pickle.dumps((scratch, _new_libraries()))], handed)
         except OSError:
             self.end()
-            raise WarmParentLost("the warm parent has gone") from None
+            raise self._lost() from None
         finally:
             for descriptor in handed:
                 os.close(descriptor)
@@ -175,8 +183,14 @@ class ForkedRanks:
         if packet:
             return pickle.loads(packet)
         if not self.pids:
-            raise WarmParentLost(f"the process that starts ranks could not start: {_last_words()}")
+            raise self._lost()
         raise RunError("the process that starts ranks was killed, and the ranks with it; run the cell again")
+
+    def _lost(self) -> WarmParentLost:
+        """No rank has started, and none will: that warm parent is dying or could not import."""
+        words = _last_words()
+        _retire(self._warm)
+        return WarmParentLost(f"the process that starts ranks could not start them: {words}")
 
     def signal(self, number: int) -> None:
         """Send a signal to every rank that is alive."""
@@ -206,7 +220,7 @@ class ForkedRanks:
 
 def _last_words() -> str:
     with _Warm.lock:
-        if _Warm.log < 0:
+        if _Warm.socket is None:
             return "it left no message"
         text = os.pread(_Warm.log, 65536, 0).decode(errors="replace").strip()
     return text.splitlines()[-1] if text else "it left no message"

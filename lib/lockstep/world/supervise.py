@@ -170,6 +170,8 @@ class Supervisor:
                 self._read_board()
                 raise rank_error(self.states)
             return
+        if all(state.over for state in self.states):
+            return
         if now >= self._deadline():
             self._ask_for_stacks()
             self._read_stacks()
