@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lockstep.comm import Communicator
-from lockstep.world import Run, launch
+from lockstep.world import RankError, Run, launch
 from lockstep.world.shipping import ShippingError
 
 
@@ -177,6 +177,35 @@ def test_results_are_plain_copies_on_the_cpu():
     assert turned.shape == (4, 3) and column.tolist() == [1, 5, 9] and empty.shape == (0, 3)
     assert yes.item() is True and half.dtype is torch.bfloat16
     turned += 1  # writable
+
+
+def test_a_returned_instance_leaves_its_class_as_it_was():
+    # Rebuilding what a rank returned wrote the class's attributes anew: after `K = 5; R(...).k()` a method
+    # of the notebook's class went on reading the K of the time when it was sent.
+    class Result:
+        def doubled(self):
+            return 2
+
+    method = Result.doubled
+
+    class Mine(Exception):
+        def words(self):
+            return "mine"
+
+    words = Mine.words
+
+    def program(comm):
+        if comm.size == 2:
+            raise Mine
+        return Result()
+
+    (value,) = launch(program, 1).values
+    assert type(value) is Result
+    assert Result.doubled is method
+    with pytest.raises(RankError) as caught:
+        launch(program, 2)
+    assert type(caught.value.cause) is Mine
+    assert Mine.words is words
 
 
 def test_a_result_larger_than_any_pipe_comes_back_whole():

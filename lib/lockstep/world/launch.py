@@ -7,7 +7,6 @@ Floor 1. Read `run.py` for what comes back, `supervise.py` for the watch over th
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from lockstep.comm.board import Board
 from lockstep.comm.recorder import Recorder
 from lockstep.trace import Message, Trace
 from lockstep.world import spares
+from lockstep.world.copies import HomeUnpickler
 from lockstep.world.forked import ForkedRanks, WarmParentLost, working_directory
 from lockstep.world.rank import Job
 from lockstep.world.report import RankState
@@ -160,7 +160,7 @@ def collect(states: Sequence[RankState]) -> Run:
 def value_of(state: RankState) -> Any:
     """What a rank returned. RunError when this process cannot rebuild it."""
     try:
-        return pickle.loads(state.value or b"")
+        return HomeUnpickler(state.value or b"").load()
     except Exception as error:
         raise RunError(
             f"what rank {state.rank} returned arrived, but cannot be rebuilt here ({type(error).__name__}: {error}); "

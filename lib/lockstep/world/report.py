@@ -6,13 +6,13 @@ that into `RankError`, `DeadlockError` and `RunTimeout`.
 
 from __future__ import annotations
 
-import pickle
 import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from lockstep.world.copies import HomeUnpickler
 from lockstep.world.rank import Failure
 from lockstep.world.run import DeadlockError, RankError, RunError, RunTimeout
 from lockstep.world.stacks import Frame, format_stack, place, users, without_start
@@ -212,7 +212,7 @@ def _cause(state: RankState) -> BaseException | None:
     if state.failure is None:
         return None
     try:
-        cause = pickle.loads(state.exception or b"")
+        cause = HomeUnpickler(state.exception or b"").load()
     except Exception:
         cause = None
     if isinstance(cause, BaseException):
