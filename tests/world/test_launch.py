@@ -329,11 +329,27 @@ def test_no_place_for_temporary_files_is_a_sentence(monkeypatch):
         ({"start_method": "forkserver"}, ValueError, "'fork', 'spawn' or None"),
         ({"pace": True}, NotImplementedError, "paced runs"),
         ({"slow": {1: 2.0}}, NotImplementedError, "simulate"),
+        ({"time_out": 5}, TypeError, "unexpected keyword argument 'time_out'.*backend, timeout"),
     ],
 )
 def test_arguments_that_cannot_be_right_get_a_sentence(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
         launch(lambda comm: None, **({"ranks": 2} | arguments))
+
+
+def test_a_function_that_does_not_take_what_it_would_get_is_named_before_any_process_starts():
+    def program():
+        return 1
+
+    def needs(comm, batch):
+        return batch
+
+    with pytest.raises(TypeError, match=r"calls program\(comm, ...\).*program\(\) does not take them: too many"):
+        launch(program, 2)
+    with pytest.raises(TypeError, match="missing a required argument: 'batch'"):
+        launch(needs, 2)
+    with pytest.raises(TypeError, match="the first argument is the function to run, not None"):
+        launch(None, 2)
 
 
 def test_two_nccl_ranks_never_share_a_gpu(monkeypatch):

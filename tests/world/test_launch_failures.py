@@ -339,6 +339,23 @@ def test_threads_and_children_that_are_left_over_end_with_the_rank():
         wait_until_gone(pid)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_copy_that_the_function_forked_is_not_the_rank(capsys):
+    # The copy returns (or raises) through everything that the rank would do next.
+    def program(comm, fails):
+        pid = os.fork()
+        if pid == 0:
+            if fails:
+                raise ValueError("in the copy")
+            return "copy"
+        os.waitpid(pid, 0)
+        return "rank"
+
+    assert launch(program, 2, False).values == ["rank", "rank"]
+    assert launch(program, 1, True).values == ["rank"]
+    assert "[rank 0] ValueError: in the copy" in capsys.readouterr().out
+
+
 def wait_until_gone(pid, limit=2 + SLACK):
     deadline = time.monotonic() + limit
     while os.path.exists(f"/proc/{pid}") and not _is_zombie(pid):

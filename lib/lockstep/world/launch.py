@@ -6,6 +6,7 @@ Floor 1. Read `run.py` for what comes back, `supervise.py` for the watch over th
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import sys
@@ -77,7 +78,11 @@ def launch(
         _seed(seed),
         start_method_name(start_method),
     )
+    _check_call(fn, args, kwargs)
     return collect(run_processes(fn, args, kwargs, ranks, settings, group=True))
+
+
+OPTIONS = [name for name, p in inspect.signature(launch).parameters.items() if p.kind is p.KEYWORD_ONLY]
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,24 @@ def _messages(records: Sequence[Recorder]) -> Iterator[Message]:
             start = sent.get((src, record.rank, index))
             if start is not None:
                 yield Message(src, record.rank, size, max(start, posted), arrived)
+
+
+def _check_call(fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Say in the kernel, before any process starts, that the function does not take what it would get."""
+    if not callable(fn):
+        raise TypeError(f"launch: the first argument is the function to run, not {fn!r}")
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return
+    try:
+        signature.bind(None, *args, **kwargs)
+    except TypeError as error:
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise TypeError(
+            f"launch: every rank calls {name}(comm, ...) with the arguments that follow `ranks`, and {name}{signature} "
+            f"does not take them: {error}. Options of launch itself are {', '.join(OPTIONS)}"
+        ) from None
 
 
 def _whole(name: str, value: Any, most: int, why: str) -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import importlib
 import os
 import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -67,6 +67,8 @@ class Rank:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        self.process = os.getpid()
+        self.job: Job | None = None
         self.doing = "failed before its function began"
         self.origin = 0.0
 
@@ -77,10 +79,19 @@ class Rank:
             _, call = self._receive()
             self._work(call)
         except BaseException as error:
+            self._leave_if_copy(error)
             self._report_failure(error)
         _flush()
         while True:
             time.sleep(3600)
+
+    def _leave_if_copy(self, error: BaseException | None = None) -> None:
+        """The function may have forked: what returns in the copy is nobody's result."""
+        if os.getpid() != self.process:
+            if error is not None:
+                traceback.print_exception(error)
+            _flush()
+            os._exit(error is not None)
 
     def _receive(self) -> Message:
         """The next message; without a kernel there is nobody to work for."""
@@ -102,6 +113,7 @@ class Rank:
         self.doing = "raised"
         value = fn(*args, **kwargs) if comm is None else fn(comm, *args, **kwargs)
         seconds = time.perf_counter() - self.origin
+        self._leave_if_copy()
         self.doing = f"returned a {type(value).__name__} that cannot be sent back"
         body = dumps(value)
         record = None
@@ -151,6 +163,21 @@ class Rank:
             self.channel.send("failure", failure, body=body)
 
 
+def prepare() -> None:
+    """What a process that is not yet a rank can do ahead of every rank; touches no accelerator.
+
+    Newer torches search every installed package for their own backends, and seeding reads the source of every
+    frame on the stack, in case CUDA fails later: together 35 ms a rank.
+    """
+    torch.set_num_threads(1)
+    seed_rank(0, 0)
+    register = getattr(dist.Backend, "_ensure_backend_registered", None)
+    for name in ("gloo", "nccl"):
+        if register is not None:
+            with contextlib.suppress(Exception):  # a build without it, or another torch: the rank will see
+                register(name)
+
+
 def _enter_environment(job: Job) -> None:
     """The kernel's environment, working directory and import path; output line by line."""
     os.environ.clear()
@@ -158,7 +185,6 @@ def _enter_environment(job: Job) -> None:
     with contextlib.suppress(OSError):  # a directory that is gone cannot be entered; nor could the kernel
         os.chdir(job.cwd)
     sys.path[:] = job.path
-    importlib.invalidate_caches()
     torch.set_num_threads(job.threads)
     sys.stdin = _NoKeyboard()
     for name, descriptor in (("stdout", 1), ("stderr", 2)):

@@ -12,6 +12,7 @@ import hmac
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -32,6 +33,8 @@ BOOT = (
     "from lockstep.world import spares; spares.stand_by(int(sys.argv[2]))"
 )
 SECRET_BYTES = 32
+# A rank opens no window and does not hear the Ctrl-C that is meant for the kernel; 0 where there is no such flag.
+WINDOWS_FLAGS = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
 START_LIMIT = 120.0  # seconds for Python to start and import torch on a slow disk
 
 _lock = threading.Lock()
@@ -55,6 +58,7 @@ class Spare:
             cwd=os.path.abspath(os.sep),
             env=os.environ | ONE_THREAD,
             start_new_session=os.name == "posix",
+            creationflags=WINDOWS_FLAGS,
         )
         self.process.stdin.write(self.secret)
         self.process.stdin.flush()
@@ -221,15 +225,21 @@ def stand_by(port: int) -> None:
     secret = sys.stdin.buffer.read(SECRET_BYTES)
     kernel_input = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    threading.Thread(target=_end_with_kernel, args=(kernel_input,), daemon=True).start()
-    from lockstep.world.rank import Rank
+    work: list[Any] = []
+    threading.Thread(target=_end_with_kernel, args=(kernel_input, work), daemon=True).start()
+    from lockstep.world.rank import Rank, prepare
 
+    prepare()
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.sendall(secret)
-    Rank(Channel(connection)).run()
+    work.append(Rank(Channel(connection)))
+    work[0].run()
 
 
-def _end_with_kernel(kernel_input: int) -> None:
+def _end_with_kernel(kernel_input: int, work: list[Any]) -> None:
+    """Wait in a thread for the kernel to go; then nobody else removes the run's directory."""
     os.read(kernel_input, 1)
+    if work and work[0].job is not None:
+        shutil.rmtree(work[0].job.scratch, ignore_errors=True)
     kill_tree(0 if os.name == "posix" else os.getpid())

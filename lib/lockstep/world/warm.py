@@ -44,6 +44,7 @@ LATER = (
     "torch._dynamo",
 )
 PR_SET_PDEATHSIG, PR_SET_THP_DISABLE = 1, 41
+prctl = ctypes.CDLL(None).prctl
 
 
 def serve(kernel_pid: int) -> None:
@@ -59,14 +60,13 @@ def serve(kernel_pid: int) -> None:
 def _import_everything() -> None:
     """What every rank needs, so that no rank pays for it."""
     import numpy  # noqa: F401
-    import torch
     import torch.distributed  # noqa: F401
     import torch.nn.parallel  # noqa: F401
     import torch.utils.data  # noqa: F401
 
-    from lockstep.world import rank  # noqa: F401
+    from lockstep.world.rank import prepare
 
-    torch.set_num_threads(1)
+    prepare()
     gc.disable()
     _freeze()
 
@@ -215,7 +215,6 @@ def become_rank(parent: int, control: int, output: int) -> NoReturn:
     """In the child: leave everything of the warm parent behind, then run the rank."""
     try:
         os.setsid()
-        prctl = ctypes.CDLL(None).prctl
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # second line: if the warm parent is killed
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)  # huge pages are for the fork alone: a rank measures like any process
         if os.getppid() != parent:
