@@ -146,6 +146,45 @@ def test_a_port_that_is_free_is_not_kept_for_a_message_that_cannot_start_yet():
     assert run.trace.messages == (Message(3, 2, 12, 0, 4), Message(0, 1, 4, 1, 3), Message(0, 2, 4, 4, 6))
 
 
+def test_a_message_that_waited_for_two_ports_in_turn_keeps_its_place():
+    """A message that found its second port taken was put behind those that had come later.
+
+    A byte takes 1 s. Rank 0 sends 5 bytes to rank 3 (1-6), while rank 1's receive port is taken by rank 4 (0-10).
+    Its message to rank 1 waits for both ports; at 6 the 15 bytes to rank 2 go first, since that port is free.
+    Another for rank 3 is asked for at 7. At 21 rank 0's port is free again: rank 1's turn, then rank 3's.
+    """
+
+    def program(comm):
+        def some(n):
+            return torch.zeros(n, dtype=torch.uint8)
+
+        handles = []
+        if comm.rank == 0:
+            after(comm, 1)
+            handles = [comm.isend(some(n), dst) for n, dst in ((5, 3), (1, 1), (15, 2), (1, 3))]
+        elif comm.rank == 1:
+            handles = [comm.irecv(some(10), 4), comm.irecv(some(1), 0)]
+        elif comm.rank == 2:
+            comm.recv(some(15), 0)
+        elif comm.rank == 3:
+            first = comm.irecv(some(5), 0)
+            after(comm, 7)
+            handles = [first, comm.irecv(some(1), 0)]
+        else:
+            comm.send(some(10), 1)
+        for handle in handles:
+            handle.wait()
+
+    messages = simulate(program, 5, cluster=Link(latency=0.0, bandwidth=1.0)).trace.messages
+    assert messages == (
+        Message(4, 1, 10, 0, 10),
+        Message(0, 3, 5, 1, 6),
+        Message(0, 2, 15, 6, 21),
+        Message(0, 1, 1, 21, 22),
+        Message(0, 3, 1, 22, 23),
+    )
+
+
 def test_isend_and_irecv_cost_nothing_and_wait_goes_to_the_end():
     def program(comm):
         other = 1 - comm.rank

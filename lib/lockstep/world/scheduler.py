@@ -12,7 +12,6 @@ hooks inside `backward()`, and its stack cannot be left half-way.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -71,8 +70,8 @@ class Scheduler:
         self.running: Strand | None = None
         self.failure: tuple[Strand, BaseException] | None = None
         self.stopping = False
-        self._queue: list[tuple[float, int, int, Any]] = []  # time, rank (-1: an event), stream, strand
-        self._number = itertools.count()
+        # time, rank, stream, strand; of an event: time, -1, turn, event
+        self._queue: list[tuple[float, int, int, Any]] = []
         self._over = threading.Lock()  # released when nothing can run any more
         self._over.acquire()
         self._raising = threading.Lock()  # held while an exception is raised in another thread
@@ -95,9 +94,9 @@ class Scheduler:
         strand.clock = clock
         heappush(self._queue, (clock, strand.rank, strand.stream, strand))
 
-    def at(self, time: float, event: Callable[[float], None]) -> None:
-        """Call `event(time)` when the virtual time has come."""
-        heappush(self._queue, (time, -1, next(self._number), event))
+    def at(self, time: float, turn: int, event: Callable[[float], None]) -> None:
+        """Call `event(time)` when the virtual time has come; of events due together the lowest `turn`, unlike any other, goes first."""
+        heappush(self._queue, (time, -1, turn, event))
 
     def yield_to_earlier(self, me: Strand) -> None:
         """Return when `me`, which has the baton, is the earliest of all that can run."""

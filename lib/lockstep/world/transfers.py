@@ -13,6 +13,7 @@ Among transfers that wait for a port, the one whose second side was posted first
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Sequence
 
@@ -63,6 +64,7 @@ class Network:
         self._scheduler, self._cluster = scheduler, cluster
         self._links: dict[tuple[int, int], Link] = {}
         self._send_free, self._receive_free = [0.0] * ranks, [0.0] * ranks
+        self._turn = itertools.count()  # of transfers, in the order in which their second sides were posted
         self.traffic = [Traffic() for _ in range(ranks)]
         self.messages: list[tuple[int, int, int, float, float]] = []
 
@@ -122,13 +124,13 @@ class Network:
                 f"Rank {receive.rank} receives into {describe(into)}, rank {send.rank} sends {describe(sent)}: "
                 f"both sides must have the same shape and dtype."
             )
-        self._start(send, receive, max(send.time, receive.time))
+        self._start(send, receive, max(send.time, receive.time), next(self._turn))
 
-    def _start(self, send: Post, receive: Post, now: float) -> None:
+    def _start(self, send: Post, receive: Post, now: float, turn: int) -> None:
         src, dst = send.rank, receive.rank
         free = max(self._send_free[src], self._receive_free[dst])
         if free > now:
-            self._scheduler.at(free, lambda time: self._start(send, receive, time))
+            self._scheduler.at(free, turn, lambda time: self._start(send, receive, time, turn))
             return
         size = send.buffer.nbytes
         link = self._links.get((src, dst))
