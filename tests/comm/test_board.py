@@ -2,13 +2,15 @@
 
 import multiprocessing
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from lockstep.comm import CommunicationError
 from lockstep.comm.board import Board, Need, stuck
 from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, THEIR_RECV, THEIR_SEND
-from lockstep.comm.board.posts import checksum
+from lockstep.comm.board.layout import CALL_RING, CALL_STRIDE, COUNTER, ENTRY
+from lockstep.comm.board.posts import Posts, checksum
 
 WORDS = "float32[4]"
 MARK = checksum(WORDS)
@@ -47,7 +49,7 @@ def waits_in(rank, signature):
 
 
 def test_equal_collectives_pass_and_different_ones_name_both_calls_and_the_number(ranks):
-    for _ in range(100):  # beyond the ring of entries
+    for _ in range(2 * CALL_RING + 1):
         assert len({rank.post_collective("barrier") for rank in ranks}) == 1
     first = Board.create(ranks[0].path.with_name("two"), 2, 0)
     second = Board.open(first.path, 2, 1)
@@ -62,6 +64,32 @@ def test_equal_collectives_pass_and_different_ones_name_both_calls_and_the_numbe
         "rank 0 calls all_reduce(sum) of float32[8]"
     )
     assert "rank 1 calls broadcast" in first.collective_mismatch(2, "all_reduce(sum) of float32[8]")
+
+
+# Story: a rank that starts one all-reduce for each of a network's parameters was 161 calls ahead of another, whose
+# first call was a different one; the entry that showed it was overwritten by then, and both went on.
+def test_a_rank_far_ahead_is_still_compared(ranks):
+    ranks[0].post_collective("all_reduce(max) of float32[8]")
+    for _ in range(160):
+        ranks[0].post_collective("all_reduce(sum) of float32[8]")
+    with pytest.raises(CommunicationError, match=r"its 1st collective, rank 0 calls all_reduce\(max\)"):
+        ranks[1].post_collective("all_reduce(sum) of float32[8]")
+
+
+def test_an_entry_overwritten_while_it_is_read_is_no_difference(monkeypatch):
+    """A reader may find the number it looks for, and then the checksum of the post that takes that one's place."""
+    written = Posts(bytearray(COUNTER.size + CALL_RING * CALL_STRIDE), 0, CALL_RING, CALL_STRIDE)
+    written.append("barrier")
+    assert not written.differs(0, checksum("barrier")) and written.differs(0, checksum("broadcast"))
+
+    def overtaken(memory, at):
+        for _ in range(CALL_RING):
+            written.append("broadcast")
+        return ENTRY.unpack_from(memory, at)
+
+    late = SimpleNamespace(size=ENTRY.size, pack=ENTRY.pack, unpack_from=overtaken)
+    monkeypatch.setattr("lockstep.comm.board.posts.ENTRY", late)
+    assert not written.differs(0, checksum("barrier"))
 
 
 # Story: gloo fills the front of a larger buffer and says nothing (fault 13).
@@ -97,6 +125,17 @@ def test_a_status_says_what_where_and_for_whom_and_its_version_moves(board, rank
     assert board.statuses()[2].state == "finished"
     waits_in(ranks[1], "barrier")
     assert board.statuses()[1].waits_for == (0, 2, 3)
+
+
+# Story: after a split under torchrun, the error of a rank whose peer had left was a FileNotFoundError: to name who has
+# finished, it read all statuses, and the file of the group in which another rank waited was gone from its folder.
+def test_who_has_finished_is_known_without_the_boards_of_groups(board, ranks):
+    Board.create(board.child_path("0-0"), 2, members=[0, 1]).close()
+    pair = ranks[0].child("0-0", 2, 0)
+    waits_in(pair, "barrier")
+    ranks[3].finished()
+    board.child_path("0-0").unlink()
+    assert ranks[2].finished_ranks() == pair.finished_ranks() == [3]
 
 
 def test_long_words_are_cut_and_still_compared(ranks):

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lockstep.comm.board import Board, Need
-from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, FINISHED, THEIR_RECV, THEIR_SEND
+from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, THEIR_RECV, THEIR_SEND
 from lockstep.comm.board.posts import checksum
 from lockstep.comm.callsite import call_site
 from lockstep.comm.communicator import Communicator, Handle
@@ -28,6 +28,8 @@ from lockstep.comm.torch_handles import Call, CollectiveThread, ThreadHandle, Wo
 from lockstep.comm.torch_wire import CollectiveWire, Wire, incoming, message_tag, outgoing
 from lockstep.comm.traffic import Traffic
 from lockstep.trace.events import KINDS
+
+_counting = threading.Lock()  # asynchronous collectives of ours count in a thread of their own
 
 
 class TorchCommunicator(BackendCollectives):
@@ -111,6 +113,8 @@ class TorchCommunicator(BackendCollectives):
         started = self.now()
         needs = [self._post_send(tensor, dst) for tensor, dst in sends]
         needs += [self._post_recv(tensor, src) for tensor, src in recvs]
+        # Messages of one channel meet in order, so the last one stands for those before it.
+        needs = list({(need.rank, need.kind): need for need in needs}.values())
         outs = [(outgoing(tensor), dst, message_tag(describe(tensor))) for tensor, dst in sends]
         slots = [incoming(tensor) for tensor, _ in recvs]
         ins = [
@@ -306,19 +310,22 @@ class TorchCommunicator(BackendCollectives):
                 return CommunicationError(mismatch)
         if not any(word in str(error).lower() for word in ("connection", "peer", "timed out", "timeout", "closed")):
             return CommunicationError(f"Rank {self.rank}: {call.text} failed. The backend says: {error}")
-        gone = [str(s.rank) for s in self.board.statuses() if s.state == FINISHED] if self.board else []
-        why = f"rank {', '.join(gone)} has finished" if gone else "another rank has left, or the time limit was reached"
+        gone = self.board.finished_ranks() if self.board else []
+        left = f"rank {', '.join(map(str, gone))} has finished"
+        why = left if gone else "another rank has left, or the time limit was reached"
         return PeerLost(f"Rank {self.rank}: {call.text} broke off, because {why}. The backend says: {error}")
 
     def count_sent(self, dst: int, index: Hashable, size: int, posted: float) -> None:
         """Count and record one message that this rank sends."""
-        self.traffic.count_sent(self._in_run[dst], size)
-        self.recorder.add_sent(self._in_run[dst], (self._name, index), size, posted)
+        with _counting:
+            self.traffic.count_sent(self._in_run[dst], size)
+            self.recorder.add_sent(self._in_run[dst], (self._name, index), size, posted)
 
     def count_received(self, src: int, index: Hashable, size: int, posted: float) -> None:
         """Count and record one message that has arrived."""
-        self.traffic.count_received(size)
-        self.recorder.add_received(self._in_run[src], (self._name, index), size, posted, self.now())
+        with _counting:
+            self.traffic.count_received(size)
+            self.recorder.add_received(self._in_run[src], (self._name, index), size, posted, self.now())
 
     # --------------------------------------------------------------------------------------------------- split
 

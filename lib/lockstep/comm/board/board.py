@@ -253,6 +253,15 @@ class Board:
         memory[at + VERSION.size : at + VERSION.size + len(record)] = record
         VERSION.pack_into(memory, at, version + 1)
 
+    def finished_ranks(self) -> list[int]:
+        """The ranks of the whole run that have finished; needs no board but the root's."""
+        return [rank for rank in range(self.root.size) if self.root._state(rank) == _STATES.index(FINISHED)]
+
+    def _state(self, rank: int) -> int:
+        at = self._layout.status[rank]
+        (version,) = VERSION.unpack_from(self._map, at)
+        return _STATES.index(RUNNING) if version % 2 else self._map[at + VERSION.size]
+
     def statuses(self) -> list[Status]:
         """What every rank of the whole run does now, each read in one piece."""
         return [self.root._read_status(rank) for rank in range(self.root.size)]

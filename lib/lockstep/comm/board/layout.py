@@ -23,8 +23,10 @@ ENTRY = struct.Struct("<IHxx")  # after its number + 1: checksum of the whole te
 STATE = struct.Struct("<BBHHHHI")  # state, mode, needs, bytes of group, of file, of text, line
 NEED = struct.Struct("<HBxIQ")  # rank, kind, checksum, index
 
-CALL_TEXT, CALL_RING = 240, 32
-SIDE_TEXT, SIDE_RING = 48, 16
+# A ring holds what a rank may post before another's first: one all-reduce for each parameter of a deep network,
+# every micro-batch of a pipeline. Pages of the file that nobody touches cost nothing.
+CALL_TEXT, CALL_RING = 240, 256
+SIDE_TEXT, SIDE_RING = 48, 64
 CALL_STRIDE, SIDE_STRIDE = (COUNTER.size + ENTRY.size + text for text in (CALL_TEXT, SIDE_TEXT))
 GROUP_TEXT, FILE_TEXT, STATUS_TEXT = 60, 300, 240
 

@@ -61,7 +61,10 @@ class Posts:
         slot = self._slot(index)
         if COUNTER.unpack_from(self._memory, slot)[0] != index + 1:
             return False
-        return ENTRY.unpack_from(self._memory, slot + COUNTER.size)[0] != mark
+        if ENTRY.unpack_from(self._memory, slot + COUNTER.size)[0] == mark:
+            return False
+        # Still the same number: what was read is no later post, written while we looked.
+        return COUNTER.unpack_from(self._memory, slot)[0] == index + 1
 
     def has(self, index: int, mark: int) -> bool:
         """Whether post `index` was made, with this checksum as far as can still be read."""
