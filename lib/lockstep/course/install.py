@@ -264,10 +264,12 @@ def install(
         fill += ["--no-compile", "--retries", "2", *what]
     clean = {name: value for name, value in variables.items() if name not in ("PIP_TARGET", "PIP_PREFIX", "PYTHONPATH")}
     clean["PIP_USER"] = "0"  # a user's "always --user" cannot work inside an environment
-    steps = [fill] if runs(environment) else [make, fill]
+    update = runs(environment)
+    steps = [fill] if update else [make, fill]
+    doing = "bringing .venv up to date" if update else "setting up .venv, once"
     log = environment / "lockstep-setup.log"
     with open(log, "w+", encoding="utf-8", errors="replace") as output:
-        with progress(f"course: setting up .venv, once (torch: {torch}, with {installer})"):
+        with progress(f"course: {doing} (torch: {torch}, with {installer})"):
             for command in steps:
                 status = call(command, root, clean, output, lock)
                 if status:
@@ -325,7 +327,7 @@ def progress(text: str) -> Iterator[None]:
     if live:
         ticking.start()
     else:
-        print(f"{text}; about two minutes ...", file=sys.stderr, flush=True)
+        print(f"{text} ...", file=sys.stderr, flush=True)
     try:
         yield
     finally:
