@@ -92,7 +92,7 @@ def test_an_entry_overwritten_while_it_is_read_is_no_difference(monkeypatch):
     assert not written.differs(0, checksum("barrier"))
 
 
-# Story: gloo fills the front of a larger buffer and says nothing (fault 13).
+# Story: gloo fills the front of a larger buffer and says nothing.
 def test_messages_of_another_shape_name_both_sides(ranks):
     ranks[0].post_send(1, "float32[4]")
     with pytest.raises(CommunicationError, match=r"Rank 1 receives into float32\[8\], rank 0 sends float32\[4\]"):

@@ -154,7 +154,7 @@ def test_an_operation_without_meaning_is_a_sentence(all_reduce, tensor, op, sent
         run_ranks(lambda comm: all_reduce(comm, tensor.clone(), op), 2)
 
 
-# Story: int8 gradients of 100 on two ranks came back as -56 (fault 18): the backend adds and wraps in silence.
+# Story: int8 gradients of 100 on two ranks came back as -56: the backend adds and wraps in silence.
 @every_all_reduce
 def test_an_integer_sum_that_does_not_fit_is_an_error(all_reduce):
     def program(comm):

@@ -84,7 +84,7 @@ def hints_do_not_solve(exercise):
 
 
 def cases_can_tell(exercise):
-    """FAULTS: a wrong answer passed because all inputs were equal."""
+    """Unlike inputs: where all were equal, a wrong answer passed."""
     cases = exercise.draw(0)
     assert len(cases) >= 2
     again = exercise.draw(0)

@@ -46,6 +46,7 @@ from lockstep.comm.errors import CommunicationError
 from lockstep.comm.reduction import OPS, check_op
 from lockstep.comm.signature import check_rank, check_tensor, describe, in_sizes, rows_left_open
 from lockstep.comm.traffic import Traffic
+from lockstep.cost import Cost, LayerCost
 
 __all__ = ["OPS", "CommunicationError", "Communicator", "Handle", "Traffic"]
 
@@ -202,16 +203,18 @@ class Communicator(ABC):
 
     @abstractmethod
     def span(
-        self, name: str, *, kind: str = "compute", micro_batch: int | None = None, cost: Any = None
+        self, name: str, *, kind: str = "compute", micro_batch: int | None = None, cost: Cost | float | None = None
     ) -> AbstractContextManager[None]:
         """Record what this rank does in a `with` block.
 
-        cost: a `Cost` or seconds, which the simulated and the paced world charge; processes as such do not.
+        kind: one of `trace.events.KINDS`; ValueError for another. cost: a `Cost` or seconds, which the simulated and
+        the paced world charge; processes as such do not.
         """
 
     @abstractmethod
-    def charge(self, model: torch.nn.Module, profile: Mapping[str, Any]) -> Any:
-        """Spread `profile` (module name to `LayerCost`) over the model's forward and backward hooks.
+    def charge(self, model: torch.nn.Module, profile: Mapping[str, LayerCost]) -> Any:
+        """Spread `profile` (by the names of the model's modules) over the model's forward and backward hooks.
 
-        `.remove()` of what it gives undoes it.
+        `.remove()` of what it gives undoes it. Raises ValueError for a module that the model does not have, TypeError
+        for a cost that is no `LayerCost`.
         """

@@ -6,12 +6,12 @@ Floor 1, room `comm`. `Recorder` collects; `SpanTimer` is what `comm.span(...)` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
 
-from lockstep.comm.errors import CommunicationError
+from lockstep.cost import LayerCost, check_profile
 from lockstep.trace import Span
 
 _NO_DETAIL: Mapping[str, object] = {}
@@ -138,21 +138,21 @@ class SpanTimer:
 
 
 class LayerSpans:
-    """A span around the forward of each named module of a model, until `remove()`."""
+    """A span around the forward of each module of a model that `profile` names, until `remove()`.
 
-    def __init__(self, model: torch.nn.Module, names: Iterable[str], timer: Callable[[str], SpanTimer]) -> None:
-        modules = dict(model.named_modules())
-        wanted = list(names)
-        unknown = [name for name in wanted if name not in modules]
-        if unknown:
-            raise CommunicationError(
-                f"The profile names {unknown}, which the model does not have; its modules are {list(modules)[1:]}."
-            )
+    Raises what `lockstep.cost.check_profile` raises, as the simulated world does.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, profile: Mapping[str, LayerCost], timer: Callable[[str], SpanTimer]
+    ) -> None:
+        check_profile(model, profile)
         self._open: list[SpanTimer] = []
         self._hooks = []
-        for name in wanted:
-            self._hooks.append(modules[name].register_forward_pre_hook(self._starter(timer, name)))
-            self._hooks.append(modules[name].register_forward_hook(self._stop, always_call=True))
+        for name in profile:
+            module = model.get_submodule(name)
+            self._hooks.append(module.register_forward_pre_hook(self._starter(timer, name)))
+            self._hooks.append(module.register_forward_hook(self._stop, always_call=True))
 
     def _starter(self, timer: Callable[[str], SpanTimer], name: str) -> Callable[..., None]:
         def start(*_: object) -> None:

@@ -27,6 +27,7 @@ from lockstep.comm.torch_collectives import BackendCollectives
 from lockstep.comm.torch_handles import Call, CollectiveThread, ThreadHandle, WorkHandle
 from lockstep.comm.torch_wire import CollectiveWire, Wire, incoming, message_tag, outgoing
 from lockstep.comm.traffic import Traffic
+from lockstep.cost import Cost, LayerCost
 from lockstep.trace.events import KINDS
 
 _counting = threading.Lock()  # asynchronous collectives of ours count in a thread of their own
@@ -398,13 +399,15 @@ class TorchCommunicator(BackendCollectives):
         """Seconds since the run began, by the wall clock."""
         return self._clock()
 
-    def span(self, name: str, *, kind: str = "compute", micro_batch: int | None = None, cost: Any = None) -> SpanTimer:
+    def span(
+        self, name: str, *, kind: str = "compute", micro_batch: int | None = None, cost: Cost | float | None = None
+    ) -> SpanTimer:
         """Record what this rank does in a `with` block; `cost` is for the other worlds, here the time is real."""
         if kind not in KINDS:
             raise ValueError(f"the kind of a span is one of {', '.join(KINDS)}, not {kind!r}")
         return SpanTimer(self.recorder, self._clock, not self.gloo, kind, name, micro_batch)
 
-    def charge(self, model: torch.nn.Module, profile: Mapping[str, Any]) -> LayerSpans:
+    def charge(self, model: torch.nn.Module, profile: Mapping[str, LayerCost]) -> LayerSpans:
         """Record a span around the forward of each module that `profile` names; its costs are for the other worlds."""
         return LayerSpans(model, profile, self.span)
 

@@ -7,9 +7,14 @@ longer of the two times. Spans in the simulated and paced worlds are charged wit
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lockstep.hardware import Device
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +59,15 @@ class LayerCost:
 
     forward: Cost | float = 0.0
     backward: Cost | float = 0.0
+
+
+def check_profile(model: nn.Module, profile: Mapping[str, LayerCost]) -> None:
+    """Raise ValueError when `profile` names a module that `model` does not have, TypeError when a cost is no LayerCost."""
+    known = dict(model.named_modules())
+    for name, cost in profile.items():
+        if name not in known:
+            raise ValueError(
+                f"the profile has a cost for {name!r}, but the model's modules are {', '.join(known)[:400]}"
+            )
+        if not isinstance(cost, LayerCost):
+            raise TypeError(f"the profile gives {cost!r} for {name!r}; give LayerCost(forward, backward)")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lockstep.cost import Cost, LayerCost
+from lockstep.cost import Cost, LayerCost, check_profile
 
 
 class Charge:
@@ -32,7 +32,8 @@ class Charge:
         spend: Callable[[str, float], None],
     ) -> None:
         self._spend: Callable[[str, float], None] | None = spend
-        costs = [(name, seconds(cost.forward), seconds(cost.backward)) for name, cost in _checked(model, profile)]
+        check_profile(model, profile)
+        costs = [(name, seconds(cost.forward), seconds(cost.backward)) for name, cost in profile.items()]
         self._hooks = [self._listen(model, *cost) for cost in costs]
 
     def remove(self) -> None:
@@ -60,18 +61,6 @@ class Charge:
     def _charge(self, name: str, seconds: float) -> None:
         if self._spend is not None and seconds:
             self._spend(name, seconds)
-
-
-def _checked(model: nn.Module, profile: Mapping[str, LayerCost]) -> list[tuple[str, LayerCost]]:
-    known = dict(model.named_modules())
-    for name, cost in profile.items():
-        if name not in known:
-            raise ValueError(
-                f"the profile has a cost for {name!r}, but the model's modules are {', '.join(known)[:400]}"
-            )
-        if not isinstance(cost, LayerCost):
-            raise TypeError(f"the profile gives {cost!r} for {name!r}; give LayerCost(forward, backward)")
-    return list(profile.items())
 
 
 def _tensors(output: Any) -> list[Tensor]:
