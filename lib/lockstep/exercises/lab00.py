@@ -7,6 +7,7 @@ Floor 4, room `exercises`; read `exercise.py` first. What students read around t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,15 @@ def numbers(fn: Callable[..., Any], comm: Communicator) -> Any:
     return value
 
 
+def right_numbers(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """As `same_value`, in the words of the task."""
+    found = same_value()(case, seen, expected)
+    if found is None:
+        return None
+    said = found.sentence.replace(" at [0]", " for its square").replace(" at [1]", " for the sum")
+    return replace(found, sentence=said)
+
+
 def asks_the_others(case: Case, seen: Observation, expected: Observation) -> Finding | None:
     """More than one rank: the sum comes out of an all-reduce."""
     for rank, called in enumerate(seen.collectives):
@@ -186,7 +196,7 @@ HELLO = Exercise(
     stub=hello_stub,
     cases=hello_cases,
     observe=Simulate(numbers),
-    judge=all_of(same_value(), asks_the_others),
+    judge=all_of(right_numbers, asks_the_others),
     hints=(
         (
             "One of the two numbers you know without asking anybody: `comm.rank` gives it. For the other, every "
@@ -234,8 +244,8 @@ HELLO = Exercise(
         Mistake(
             "works it out alone",
             works_it_out_alone,
-            "The numbers are right, but each rank worked out the others' squares by itself. That succeeds only because "
-            "squares can be guessed from rank numbers; gradients cannot. Let `comm.all_reduce` bring them.",
+            "Each rank worked out the others' squares by itself. That succeeds only because squares follow from rank "
+            "numbers; gradients do not. Let `comm.all_reduce` bring them.",
         ),
         Mistake(
             "squares the sum",
