@@ -5,6 +5,10 @@ on a grid, turned, scaled, moved, coloured, half hidden by clutter and covered w
 
 Every number comes from raw PCG64 draws and from +, -, *, / and square roots of float32, which IEEE 754 fixes
 to the last bit: no sine, no matrix product, no sum over an axis. So the images are the same bytes everywhere.
+
+How hard they are: LeNet reaches 88.7 % of the 2,000 held-out images after five epochs over the 8,000 others
+(median of five seeds, 88.2 to 89.3 %), so that a damaged gradient shows. Measured again by
+`python bench/train_lenet.py --data shapes32 --epochs 5`; whoever changes a constant here measures again.
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from lockstep.data.sampling import permutation
 Plane = NDArray[np.float32]  # one value for each pixel, (images, 32, 32)
 
 SIDE = 32
-CONTRAST = (0.16, 0.42)  # how far shape and ground differ in each colour channel, of 1
-NOISE = (0.07, 0.46)  # half-width of the triangular noise on each pixel, of 1
-TURN = 0.22  # tan(angle / 2)
-SHIFT = 0.22
+CONTRAST = (0.15, 0.40)  # how far shape and ground differ in each colour channel, of 1
+NOISE = (0.08, 0.50)  # half-width of the triangular noise on each pixel, of 1
+TURN = 0.22  # tan(angle / 2), so up to 25 degrees either way
+SHIFT = 0.22  # of the centre, in half image sides
 RADIUS = (0.36, 0.66)  # of half the image
 
 
