@@ -85,7 +85,7 @@ class Cluster:
     """Nodes of `per_node` equal devices: rank r is device r mod per_node of node r div per_node.
 
     `within` joins devices of one node, `between` those of different nodes; each device has its own
-    port onto both. `nodes=None` means as many as the ranks need.
+    port onto both. `nodes=None` means as many as the ranks need. Raises ValueError without a device or a node.
     """
 
     device: Device
@@ -93,6 +93,11 @@ class Cluster:
     within: Link
     between: Link
     nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, count in (("devices per node", self.per_node), ("nodes", 1 if self.nodes is None else self.nodes)):
+            if not isinstance(count, int) or count < 1:
+                raise ValueError(f"a cluster's {what} must be a whole number of at least one, not {count!r}")
 
     @classmethod
     def uniform(cls, link: Link, device: Device | str = "A100") -> Cluster:
@@ -254,8 +259,6 @@ def cluster(spec: str | Cluster | Link) -> Cluster:
     form = _FORM.fullmatch(spec) if isinstance(spec, str) else None
     if form is None:
         raise ValueError(f'a cluster reads "8xA100 x 4" (devices per node, device, nodes) or "8xA100", not {spec!r}')
-    per_node, name, nodes = int(form[1]), _known("device", form[2], DEVICES), form[3]
-    if per_node == 0 or (nodes is not None and int(nodes) == 0):
-        raise ValueError(f"a cluster needs at least one device and one node, not {spec!r}")
+    name, nodes = _known("device", form[2], DEVICES), form[3]
     within, between = (LINKS[key] for key in _USUAL_LINKS[name])
-    return Cluster(DEVICES[name], per_node, within, between, None if nodes is None else int(nodes))
+    return Cluster(DEVICES[name], int(form[1]), within, between, None if nodes is None else int(nodes))
