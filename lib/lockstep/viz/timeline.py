@@ -1,7 +1,7 @@
 """The timeline of a run: one row per rank, a box for everything that took time, an arrow per message.
 
 Floor 3. `timeline` is the figure, `timeline_player` its moving twin; both draw one `Chart`
-(`viz/chart.py`). What is drawn follows `lockstep.trace.measures`: computation where a rank
+(`viz/chart.py`, `viz/drawing.py`). What is drawn follows `lockstep.trace.measures`: computation where a rank
 computes, communication where a transfer moves, pale grey where it is blocked and nothing moves.
 """
 
@@ -16,7 +16,8 @@ from PIL import Image, ImageDraw
 
 from lockstep.trace import Trace, usage
 from lockstep.trace.units import show_bytes, show_seconds, show_share
-from lockstep.viz.chart import AIR, LINES, Chart, draw, plan
+from lockstep.viz.chart import Chart, plan
+from lockstep.viz.drawing import AIR, LINES, draw
 from lockstep.viz.figure import INK, SCREEN, Figure, pixels, small_png
 from lockstep.viz.player import Frame, Player
 
@@ -33,7 +34,8 @@ def timeline(run: Any, title: str | None = None, compare: Any = None, labels: tu
     labels: what to call the two; their worlds ("simulated", "measured", "paced") if not given.
 
     Boxes carry the micro-batch, or the name, where it fits. Messages are arrows up to 60 of them, thin
-    lines up to 500, and beyond that only counted. Raises TypeError when `run` has no trace.
+    lines up to 250, and beyond that only counted. Raises TypeError when `run` has no trace, ValueError when `labels`
+    has fewer names than there are timelines.
     """
     chart, alt = _chart(run, title, compare, labels)
     return Figure(draw(chart), alt)
@@ -49,7 +51,8 @@ def timeline_player(
     """The same figure with a slider for the time: what had happened after 1/12, 2/12, ... of the run.
 
     Nothing plays until the reader presses play. Where no widgets are shown (GitHub, a printout, plain
-    Python) the last frame stands in its place, which is the whole timeline.
+    Python) the last frame stands in its place, which is the whole timeline. Raises what `timeline` raises, and
+    ValueError for fewer than 2 frames.
     """
     if frames < 2:
         raise ValueError(f"frames is {frames}; a player needs at least 2.")
@@ -85,7 +88,7 @@ def _chart(run: Any, title: str | None, compare: Any, labels: tuple[str, str] | 
     if labels is None:
         labels = ("first", "second") if len(set(worlds)) < len(worlds) else tuple(worlds)
     if len(labels) < len(traces):
-        raise ValueError(f"labels has {len(labels)} name for {len(traces)} timelines.")
+        raise ValueError(f"labels is {labels!r}, for {len(traces)} timelines: give one name for each.")
     world = worlds[0] if len(set(worlds)) == 1 else " against ".join(worlds)
     heading = f"{title or 'Timeline'} ({world})"
     names = list(labels) if len(traces) > 1 else [""]
