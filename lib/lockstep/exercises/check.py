@@ -15,7 +15,7 @@ from typing import Any
 from lockstep.exercises import keep
 from lockstep.exercises.assess import assess, cannot_run, forbidden, next_hint, not_attempted
 from lockstep.exercises.exercise import Exercise
-from lockstep.exercises.forbidden import find_in_source
+from lockstep.exercises.mentions import find_in_source
 from lockstep.exercises.registry import Unknown, find
 from lockstep.exercises.source import fingerprint, is_blank
 from lockstep.exercises.trial import observe_here, try_in_child
