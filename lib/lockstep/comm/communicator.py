@@ -54,7 +54,8 @@ __all__ = ["OPS", "CommunicationError", "Communicator", "Handle", "Traffic"]
 class Handle(Protocol):
     """What an asynchronous call returns; `wait()` blocks until it is done and gives its result."""
 
-    def wait(self) -> Any: ...
+    def wait(self) -> Any:
+        """Block until the call is done; gives its result, also when called again."""
 
 
 class Communicator(ABC):
@@ -71,15 +72,28 @@ class Communicator(ABC):
 
     # point to point
     @abstractmethod
-    def send(self, tensor: Tensor, dst: int) -> None: ...
+    def send(self, tensor: Tensor, dst: int) -> None:
+        """Send to rank `dst`; return when it has received.
+
+        Raises CommunicationError, as every call here, when the other side has another shape or dtype, `dst` is this
+        rank or none, or `tensor` is not dense or not on `device`.
+        """
+
     @abstractmethod
-    def recv(self, tensor: Tensor, src: int | None = None) -> int: ...
+    def recv(self, tensor: Tensor, src: int | None = None) -> int:
+        """Fill `tensor` with the next message from `src`, or from whoever sends first; gives the source rank."""
+
     @abstractmethod
-    def isend(self, tensor: Tensor, dst: int) -> Handle: ...
+    def isend(self, tensor: Tensor, dst: int) -> Handle:
+        """Start to send and go on; leave `tensor` alone until `wait()`, which gives None."""
+
     @abstractmethod
-    def irecv(self, tensor: Tensor, src: int) -> Handle: ...
+    def irecv(self, tensor: Tensor, src: int) -> Handle:
+        """Start to receive and go on; `wait()` gives `tensor`, full."""
+
     @abstractmethod
-    def exchange(self, sends: Sequence[tuple[Tensor, int]], recvs: Sequence[tuple[Tensor, int]]) -> None: ...
+    def exchange(self, sends: Sequence[tuple[Tensor, int]], recvs: Sequence[tuple[Tensor, int]]) -> None:
+        """Start all sends (tensor, dst) and receives (tensor, src) together; return when all have ended."""
 
     # collectives
     @abstractmethod

@@ -34,6 +34,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
+        """How long it lasted."""
         return self.end - self.start
 
 

@@ -77,6 +77,7 @@ class Status:
 
     @property
     def where(self) -> str:
+        """ "file:line" of the user's call; "" when that is not known."""
         return f"{self.file}:{self.line}" if self.file else ""
 
 
