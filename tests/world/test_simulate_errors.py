@@ -434,6 +434,30 @@ def test_a_rank_that_loops_ends_at_the_timeout_and_its_line_is_named():
     assert "recv of float32[4] from rank 1" in text
 
 
+def test_an_import_is_never_left_half_way(tmp_path, monkeypatch):
+    # The first optimizer of a process imports a large part of torch. A time limit in the middle of that left
+    # a package without its parts, and every later optimizer of the notebook failed on a missing attribute.
+    package = tmp_path / "slow_package"
+    package.mkdir()
+    (package / "part.py").touch()
+    (package / "__init__.py").write_text(
+        "import time, slow_package.part\nend = time.monotonic() + 0.6\nwhile time.monotonic() < end:\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def program(comm):
+        import slow_package  # noqa: F401
+
+        while True:
+            pass
+
+    with pytest.raises(RunTimeout):
+        simulate(program, 1, timeout=0.2)
+    import slow_package
+
+    assert slow_package.part
+
+
 def test_a_rank_that_swallows_everything_ends_as_well():
     def program(comm):
         while True:

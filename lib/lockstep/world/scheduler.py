@@ -12,6 +12,7 @@ hooks inside `backward()`, and its stack cannot be left half-way.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -192,9 +193,17 @@ class Scheduler:
 
     def _raise_in(self, strand: Strand) -> None:
         if self._raising.acquire(timeout=SLICE):
-            if strand.inside:
+            if strand.inside and not importing(strand.thread):
                 raise_in_thread(strand.thread, Stop)
             self._raising.release()
+
+
+def importing(thread: threading.Thread) -> bool:
+    """Whether the thread is importing a module, which would stay half there for everyone if it were stopped now."""
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 def raise_in_thread(thread: threading.Thread, exception: type[BaseException]) -> None:
