@@ -208,5 +208,12 @@ def test_diagnose_shows_a_timeline_in_a_notebook(only_share, monkeypatch):
     assert len(shown) == 2 and "Share" in shown[0].alt
 
 
+# Story: an exercise whose smallest case has eight ranks ended `diagnose` with "max() arg is an empty sequence".
+def test_diagnose_passes_over_exercises_with_more_ranks_than_one_can_read(monkeypatch):
+    wide = replace(SHARE, cases=lambda rng: [on_ranks(8)])
+    monkeypatch.setattr(registry, "all", lambda: [wide])
+    assert "no exercise" in diagnose("00").text
+
+
 def test_diagnose_without_rank_exercises_says_so():
     assert "no exercise" in diagnose("98").text

@@ -19,6 +19,7 @@ from lockstep.exercises.plain import short
 from lockstep.exercises.trial import observe_here
 
 FEW = 5  # options shown at most
+ROWS = 4  # ranks shown at most
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,11 +74,11 @@ def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     seed: the same run again; None draws another one each time.
     """
     rng = np.random.default_rng(seed)
-    chosen = [one for one in registry.all() if one.lab == lab and any(case.ranks for case in one.draw())]
+    chosen = [one for one in registry.all() if one.lab == lab and _readable(one)]
     if not chosen:
         return Card(f"Lab {lab} has no exercise whose runs have a timeline.", "", "note")
     exercise = chosen[rng.integers(len(chosen))]
-    case = max((case for case in exercise.draw() if (case.ranks or 9) <= 4), key=lambda one: one.ranks)
+    case = max(_readable(exercise), key=lambda one: one.ranks)
     rest = [(one.name, one.function, one.sentence) for one in exercise.mistakes]
     nothing = ("nothing is wrong", exercise.reference, "Every rank returns what was asked, and sends what is needed.")
     which = [rest[i] for i in rng.permutation(len(rest))[: FEW - 1]] + [nothing]
@@ -89,6 +90,11 @@ def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     letters = dict(zip("abcdefgh", (name for name, _, _ in which), strict=False))
     right = next(letter for letter, name in letters.items() if name == shown[0])
     return Diagnosis(exercise, case, seen, letters, right, shown[2])
+
+
+def _readable(exercise: Exercise) -> list[Case]:
+    """The cases of few enough ranks for a timeline that one can read."""
+    return [case for case in exercise.draw() if case.ranks and case.ranks <= ROWS]
 
 
 def _evidence(seen: Observation) -> list[Row]:
