@@ -139,21 +139,40 @@ class ForkedRanks:
         self.outputs: list[Stream] = []
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         handed = [theirs.detach()]
-        for _ in range(ranks):
-            control, far_control = socket.socketpair()
-            output, far_output = os.pipe()
-            self.channels.append(Channel(control))
-            self.outputs.append(Stream(output))
-            handed += [far_control.detach(), far_output]
-        self._warm = start_warm_parent()
         try:
-            socket.send_fds(self._warm, [pickle.dumps((scratch, _new_libraries()))], handed)
-        except OSError:
+            handed += self._open_channels(ranks)
+            self._warm = start_warm_parent()
+            self._ask(scratch, handed)
+        except BaseException:
             self.end()
-            raise self._lost() from None
+            self.close()
+            raise
         finally:
             for descriptor in handed:
                 os.close(descriptor)
+
+    def _open_channels(self, ranks: int) -> list[int]:
+        """Keep our end of each rank's control socket and output; give the others."""
+        theirs: list[int] = []
+        try:
+            for _ in range(ranks):
+                control, far_control = socket.socketpair()
+                self.channels.append(Channel(control))
+                theirs.append(far_control.detach())
+                output, far_output = os.pipe()
+                self.outputs.append(Stream(output))
+                theirs.append(far_output)
+        except OSError as error:
+            for descriptor in theirs:
+                os.close(descriptor)
+            raise RunError(f"launch cannot open what {ranks} ranks need: {error.strerror} (`ulimit -n`)") from None
+        return theirs
+
+    def _ask(self, scratch: str, handed: list[int]) -> None:
+        try:
+            socket.send_fds(self._warm, [pickle.dumps((scratch, _new_libraries()))], handed)
+        except OSError:
+            raise self._lost() from None
 
     @property
     def waitable(self) -> list[Any]:
@@ -204,7 +223,7 @@ class ForkedRanks:
         try:
             self._socket.shutdown(socket.SHUT_WR)
             self._socket.settimeout(2)
-            while self._socket.recv(65536):
+            while self.pids and self._socket.recv(65536):
                 pass
         except OSError:
             pass

@@ -23,6 +23,7 @@ from lockstep.world.stacks import parse, waits_in_communication
 from lockstep.world.wire import Channel, Stream
 
 TICK = 0.05  # seconds at most between two looks at ranks whose end does not wake the loop
+HEARTBEAT = 0.5  # seconds at most without Python code: an interrupt that another thread received waits for it
 BOARD_EVERY = 0.25  # seconds between two looks at the board
 IDLE_EVERY = 0.5  # seconds between two looks at processor times
 IDLE_FOR = 2.0  # seconds without work after which a run of torch.distributed calls looks like a deadlock
@@ -95,7 +96,7 @@ class Supervisor:
     def _pause(self) -> float:
         now = time.monotonic()
         due = min(self._deadline(), self.next_board, self.next_idle, self._settled_at())
-        return max(0.0, min(due - now, 60.0 if self.processes.waitable else TICK))
+        return max(0.0, min(due - now, HEARTBEAT if self.processes.waitable else TICK))
 
     # what arrives
 
