@@ -427,10 +427,10 @@ print(f"{law(update, RANKS):.1f} times as fast with {RANKS}, {1 / update:.1f} ti
 
 # %%
 def hello_in_torch(comm):
-    square = dist.get_rank() ** 2
-    total = torch.tensor(square)
-    dist.all_reduce(total)
-    return square, total.item()
+    rank = dist.get_rank()
+    squares = torch.tensor([rank**2])
+    dist.all_reduce(squares)
+    return rank**2, int(squares)
 
 
 print("lockstep:         ", launch(my_hello, RANKS).values)
