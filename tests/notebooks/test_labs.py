@@ -1,4 +1,4 @@
-"""Every lab as its readers run it: unsolved, solved, replayed against its stored outputs, and each cell twice."""
+"""Every lab as its readers run it: unsolved, solved with each cell run twice, and replayed against stored outputs."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from lockstep.course.tree import Tree, here
 
 TREE = here()
 LABS = [path.stem for path in TREE.sources()]
-pytestmark = [pytest.mark.timeout(180), pytest.mark.parametrize("name", LABS)]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.parametrize("name", LABS)]
 
 
 @cache
@@ -30,14 +30,7 @@ def test_unsolved_it_runs_to_its_end_and_claims_nothing(name, tmp_path):
     assert {check.status for check in outcome.checks} == {"not attempted"}
 
 
-def test_solved_it_passes_every_check(name, tmp_path):
-    nbformat.write(built(name, "solutions"), tmp_path / f"{name}.ipynb")
-    outcome = run(tmp_path / f"{name}.ipynb", Tree(tmp_path), fast=True)
-    assert outcome.error == ""
-    assert {check.status for check in outcome.checks} == {"passed"}
-
-
-def test_every_cell_may_be_run_twice(name, tmp_path):
+def test_solved_it_passes_every_check_and_every_cell_may_be_run_twice(name, tmp_path):
     # Students do: they change a number and press Shift-Enter again.
     twice = built(name, "solutions").copy()
     cells = []

@@ -80,6 +80,7 @@ def run(notebook: Path, tree: Tree, *, fast: bool = False, keep: bool = True, qu
                 kernel_name="python3",
                 cwd=notebook.parent,
                 progress_bar=not quiet,
+                request_save_on_cell_execute=False,
                 start_timeout=120,
                 execution_timeout=PER_CELL,
                 extra_arguments=QUIET,
