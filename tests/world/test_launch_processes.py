@@ -242,20 +242,27 @@ def test_spawned_ranks_do_what_forked_ones_do(capsys, tmp_path, monkeypatch):
     until_gone(pids, SLACK)
 
 
-def test_a_spare_takes_no_job_from_a_stranger():
-    # Any process of the machine can connect to a loopback port; only ours knows the secret.
-    (spare,) = spares._take(1)
-    with socket.create_connection(spare.listener.getsockname()) as stranger:
-        stranger.sendall(bytes(spares.SECRET_BYTES))
-        channel = spare.wait()
-        assert stranger.recv(1) == b""
-    assert not channel.closed
-    channel.close()
-    spare.end()
+def test_a_stranger_is_not_taken_for_a_spare():
+    # Any process of the machine can connect to a loopback port; only the spare knows the secret.
+    spare = object.__new__(spares.Spare)
+    spare.secret, spare.channel = bytes(range(spares.SECRET_BYTES)), None
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for shown in (bytes(spares.SECRET_BYTES), b"", spare.secret[:-1]):
+            with socket.create_connection(listener.getsockname()) as stranger:
+                stranger.sendall(shown)
+                stranger.shutdown(socket.SHUT_WR)
+                spare._greet(listener.accept()[0])
+                assert spare.channel is None and stranger.recv(1) == b""
+        with socket.create_connection(listener.getsockname()) as friend:
+            friend.sendall(spare.secret)
+            spare._greet(listener.accept()[0])
+            assert spare.channel is not None
+            spare.channel.close()
 
 
-def test_spawned_ranks_fail_as_forked_ones_do(monkeypatch):
+def test_spawned_ranks_fail_as_forked_ones_do(monkeypatch, capsys):
     def program(comm, how):
+        print("last words")
         if how == "leave":
             os._exit(3)
         while True:
@@ -263,12 +270,14 @@ def test_spawned_ranks_fail_as_forked_ones_do(monkeypatch):
 
     with pytest.raises(RankError, match="rank 0 ended its process with exit code 3"):
         launch(program, 1, "leave", **SPAWN)
-    # Windows has no signal that asks for a stack; there a thread of the rank answers.
+    # Windows has no signal that asks for a stack, a thread of the rank answers; and no pipe that can be waited for.
+    monkeypatch.setattr(spares, "PIPES_CAN_BE_WAITED_FOR", False)
     module = importlib.import_module("lockstep.world.launch")
     job = module._job
     monkeypatch.setattr(module, "_job", lambda *args: replace(job(*args), stacks_by_signal=False))
     with pytest.raises(RunTimeout) as caught:
         launch(program, 1, "loop", timeout=1, **SPAWN)
     assert "while True:" in caught.value.stacks[0] or "pass" in caught.value.stacks[0]
+    assert capsys.readouterr().out == "[rank 0] last words\n" * 2
     spares.dismiss()
     assert spares._spares == []

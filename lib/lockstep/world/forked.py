@@ -12,8 +12,9 @@ import pickle
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from typing import Any
+from typing import IO, Any
 
 from lockstep.world.run import RunError
 from lockstep.world.wire import Channel, Stream
@@ -41,7 +42,7 @@ class _Warm:
     lock = threading.Lock()
     socket: socket.socket | None = None
     process: subprocess.Popen[bytes] | None = None
-    log = -1
+    log: IO[bytes] | None = None
     told: set[str] = set()
 
 
@@ -57,7 +58,7 @@ def start_warm_parent() -> socket.socket:
 
 def _start() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    _Warm.log = os.memfd_create("lockstep-warm")
+    _Warm.log = tempfile.TemporaryFile()
     _Warm.process = subprocess.Popen(
         [sys.executable, "-P", "-c", BOOT, json.dumps(import_path()), str(os.getpid())],
         stdin=theirs,
@@ -95,7 +96,7 @@ def _forget() -> None:
     """Close our side; the warm parent, if it lives, ends itself."""
     if _Warm.socket is not None:
         _Warm.socket.close()
-        os.close(_Warm.log)
+        _Warm.log.close()
     _Warm.socket = _Warm.process = None
 
 
@@ -241,5 +242,5 @@ def _last_words() -> str:
     with _Warm.lock:
         if _Warm.socket is None:
             return "it left no message"
-        text = os.pread(_Warm.log, 65536, 0).decode(errors="replace").strip()
+        text = os.pread(_Warm.log.fileno(), 65536, 0).decode(errors="replace").strip()
     return text.splitlines()[-1] if text else "it left no message"

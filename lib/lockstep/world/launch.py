@@ -27,7 +27,7 @@ from lockstep.world import spares
 from lockstep.world.copies import HomeUnpickler
 from lockstep.world.forked import ForkedRanks, WarmParentLost, working_directory
 from lockstep.world.rank import Job
-from lockstep.world.report import RankState
+from lockstep.world.report import RankState, shown_alone
 from lockstep.world.run import Run, RunError
 from lockstep.world.shipping import pack
 from lockstep.world.supervise import Supervisor
@@ -112,7 +112,10 @@ def run_processes(
                 if attempt == 2:
                     raise
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"the run was interrupted, and its {ranks} ranks were stopped") from None
+                stopped = (
+                    f"the run was interrupted, and its {ranks} {'ranks were' if ranks > 1 else 'rank was'} stopped"
+                )
+                raise shown_alone(KeyboardInterrupt(stopped)) from None
             finally:
                 if board is not None:
                     board.close()

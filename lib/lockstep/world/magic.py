@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
+import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -113,4 +114,5 @@ def prepare_notebook() -> None:
     if shell is not None:
         load_ipython_extension(shell)
         if sys.platform == "linux":
-            start_warm_parent()
+            with contextlib.suppress(OSError):  # the first launch will say why
+                start_warm_parent()

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -104,6 +104,7 @@ class Rank:
         _enter_environment(self.job)
         self._answer_stack_requests()
         fn, args, kwargs = unpack(call)
+        _stand_in_for_main(fn)
         comm = self._open_group() if self.job.group else None
         seed_rank(self.job.seed, self.job.rank)
         self.channel.send("ready", threading.get_ident())
@@ -191,6 +192,13 @@ def _enter_environment(job: Job) -> None:
         stream = open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+
+
+def _stand_in_for_main(fn: Any) -> None:
+    """Let `__main__` have the names that a notebook's function uses: pickling an object in the rank looks there."""
+    if getattr(fn, "__module__", None) == "__main__":
+        names = {name: value for name, value in getattr(fn, "__globals__", {}).items() if not name.startswith("__")}
+        vars(sys.modules["__main__"]).update(names)
 
 
 def _rank_environment(job: Job) -> dict[str, str]:

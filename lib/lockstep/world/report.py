@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from lockstep.world.copies import HomeUnpickler
 from lockstep.world.rank import Failure
-from lockstep.world.run import DeadlockError, RankError, RunError, RunTimeout
+from lockstep.world.run import DeadlockError, RankError, RunTimeout
 from lockstep.world.stacks import Frame, format_stack, place, users, without_start
 
 # What the backend says in a rank whose partner has gone: never the root cause.
@@ -33,7 +33,7 @@ SIGNALS = {
 }
 MOST_FRAMES = 12
 
-E = TypeVar("E", bound=RunError)
+E = TypeVar("E", bound=BaseException)
 
 
 @dataclass
@@ -84,7 +84,7 @@ def rank_error(states: Sequence[RankState]) -> RankError:
     others = [state for state in states if state is not root]
     if others:
         lines += ["The other ranks:", *_fold({s.rank: _in_one_line(s, root) for s in others})]
-    return _shown(RankError("\n".join(lines), root.rank, _cause(root)))
+    return shown_alone(RankError("\n".join(lines), root.rank, _cause(root)))
 
 
 def deadlock_error(states: Sequence[RankState], certain: bool) -> DeadlockError:
@@ -96,7 +96,7 @@ def deadlock_error(states: Sequence[RankState], certain: bool) -> DeadlockError:
         else "This looks like a deadlock: no rank has computed for 2 s, and each waits inside torch.distributed:"
     )
     everyone = {state.rank: waiting.get(state.rank) or _in_one_line(state) for state in states}
-    return _shown(DeadlockError("\n".join([head, *_fold(everyone)]), waiting))
+    return shown_alone(DeadlockError("\n".join([head, *_fold(everyone)]), waiting))
 
 
 def timeout_error(states: Sequence[RankState], timeout: float, phase: str) -> RunTimeout:
@@ -110,7 +110,7 @@ def timeout_error(states: Sequence[RankState], timeout: float, phase: str) -> Ru
         lines += [f"    {line}" for line in _fold_frames(users(state.stack)[1:][::-1])]
     stacks = {state.rank: format_stack(state.stack) for state in states if not state.over}
     running = {state.rank: str(users(state.stack)[0]) for state in states if not state.over and users(state.stack)}
-    return _shown(RunTimeout("\n".join(lines), stacks, running))
+    return shown_alone(RunTimeout("\n".join(lines), stacks, running))
 
 
 def whereabouts(state: RankState) -> str:
@@ -220,7 +220,7 @@ def _cause(state: RankState) -> BaseException | None:
     return RuntimeError(f"{state.failure.kind}: {state.failure.text}")
 
 
-def _shown(error: E) -> E:
+def shown_alone(error: E) -> E:
     """Let IPython show the message alone: the frames of `launch` say nothing about the reader's cell."""
     error._render_traceback_ = lambda: [f"{type(error).__name__}: {error}"]
     return error

@@ -33,6 +33,7 @@ BOOT = (
     "from lockstep.world import spares; spares.stand_by(int(sys.argv[2]))"
 )
 SECRET_BYTES = 32
+PIPES_CAN_BE_WAITED_FOR = os.name == "posix"
 # A rank opens no window and does not hear the Ctrl-C that is meant for the kernel; 0 where there is no such flag.
 WINDOWS_FLAGS = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
 START_LIMIT = 120.0  # seconds for Python to start and import torch on a slow disk
@@ -63,6 +64,7 @@ class Spare:
         self.process.stdin.write(self.secret)
         self.process.stdin.flush()
         self.channel: Channel | None = None
+        self.copier: threading.Thread | None = None
         _all.add(self)
 
     def wait(self) -> Channel:
@@ -94,10 +96,11 @@ class Spare:
 
     def output(self) -> Stream:
         """Something `select` can wait for; on Windows a pipe is not, so a thread copies it into a socket."""
-        if os.name == "posix":
+        if PIPES_CAN_BE_WAITED_FOR:
             return Stream(os.dup(self.process.stdout.fileno()))
         ours, theirs = socket.socketpair()
-        threading.Thread(target=_copy, args=(self.process.stdout, theirs), daemon=True).start()
+        self.copier = threading.Thread(target=_copy, args=(self.process.stdout, theirs), daemon=True)
+        self.copier.start()
         return Stream(ours)
 
     def end(self) -> None:
@@ -106,6 +109,8 @@ class Spare:
         self.process.wait()
         self.process.stdin.close()
         self.listener.close()
+        if self.copier is not None:
+            self.copier.join(0.5)  # so that its last lines are there to be read
 
 
 class SpawnedRanks:
@@ -149,7 +154,7 @@ class SpawnedRanks:
             channel.close()
         for spare, output in zip(self._spares, self.outputs, strict=True):
             output.close()
-            if os.name == "posix":  # elsewhere the thread that copies still has it
+            if PIPES_CAN_BE_WAITED_FOR:  # elsewhere the thread that copies still has it
                 spare.process.stdout.close()
 
 

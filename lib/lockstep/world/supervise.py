@@ -30,6 +30,7 @@ IDLE_FOR = 2.0  # seconds without work after which a run of torch.distributed ca
 SETTLE = 0.1  # seconds that other ranks get to report, too, after the first failure
 SETTLE_KNOCK_ON = 0.6  # the same when that failure is the consequence of another, not seen yet
 STACKS_WITHIN = 0.5  # seconds
+DRAIN_WITHIN = 0.5  # seconds
 LEAST_START = 60.0  # seconds for all ranks to be set up
 WARM_START = 300.0  # seconds for the warm parent to import torch on a slow disk, before there is any rank
 
@@ -289,8 +290,9 @@ class Supervisor:
             yield file.read_bytes()[start:].decode(errors="replace") if file.exists() else ""
 
     def _drain(self) -> None:
-        """Show what the ranks had printed when they ended."""
+        """Show what the ranks had printed when they ended; a process that has left its rank may print for ever."""
+        deadline = time.monotonic() + DRAIN_WITHIN
         for rank, stream in enumerate(self.processes.outputs):
-            while data := stream.read():
+            while time.monotonic() < deadline and (data := stream.read()):
                 self.output[rank].feed(data)
             self.output[rank].finish()

@@ -102,18 +102,20 @@ class WarmParent:
         self.selector = selectors.DefaultSelector()
         self.selector.register(main, selectors.EVENT_READ, self.on_request)
         self._watch_children()
-        self._watch_kernel(kernel_pid)
-        self.kernel_alive = os.getppid() == kernel_pid
+        self.kernel_pid, self.kernel_alive = kernel_pid, True
+        self._watch_kernel()
 
     def run(self) -> None:
         try:
             while self.kernel_alive:
                 idle = self.later and not self.launches
-                events = self.selector.select(0 if idle else None)
+                events = self.selector.select(0 if idle else self.patience)
                 for key, _ in events:
                     key.data()
                 if idle and not events:
                     self.import_next()
+                if os.getppid() != self.kernel_pid:
+                    self.kernel_alive = False
         finally:
             for launch in list(self.launches.values()):
                 self.end(launch)
@@ -136,12 +138,13 @@ class WarmParent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.selector.register(self.wakeup, selectors.EVENT_READ, self.on_child)
 
-    def _watch_kernel(self, kernel_pid: int) -> None:
+    def _watch_kernel(self) -> None:
         """A process that the kernel forked may keep the kernel's socket open; this sees the kernel itself die."""
+        self.patience: float | None = None
         try:
-            self.selector.register(os.pidfd_open(kernel_pid), selectors.EVENT_READ, self.on_kernel_death)
-        except OSError:  # an old Linux without it still has the socket
-            pass
+            self.selector.register(os.pidfd_open(self.kernel_pid), selectors.EVENT_READ, self.on_kernel_death)
+        except (AttributeError, OSError):  # an old Linux, or a Python built on one: look every now and then
+            self.patience = 0.5
 
     def on_kernel_death(self) -> None:
         self.kernel_alive = False
