@@ -7,15 +7,15 @@ import pytest
 # Figures are drawn without a screen, and a kernel that a test starts inherits it.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# These hold real processes to promised seconds (a failed run ends within one), or measure the machine.
-ALONE = ("test_launch", "test_calibrate")
+# These start many processes, hold them to promised seconds (a failed run ends within one), or measure the machine.
+CROWDED = ("test_launch", "test_calibrate")
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what `./course test` must not run beside other tests."""
+    """Keep them on one worker of pytest-xdist, so that they never run beside each other."""
     for item in items:
-        if item.path.name.startswith(ALONE):
-            item.add_marker(pytest.mark.alone)
+        if item.path.name.startswith(CROWDED):
+            item.add_marker(pytest.mark.xdist_group("crowded"))
 
 
 @pytest.fixture(autouse=True)

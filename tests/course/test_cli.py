@@ -109,12 +109,5 @@ def test_the_suite_runs_every_stage_and_ends_with_the_tests(monkeypatch, tmp_pat
     )
     monkeypatch.setattr("lockstep.course.suite.problems", lambda tree: [])
     assert run_suite(Tree(tmp_path)) == 1
-    assert called == ["ruff", "ruff", "pytest", "pytest"]
+    assert called == ["ruff", "ruff", "pytest"]
     assert capsys.readouterr().err == "Failed: lint, format.\n"
-
-
-def test_the_suite_passes_when_no_test_wants_the_cores_alone(monkeypatch, tmp_path):
-    # pytest ends with 5 when it selected no test.
-    monkeypatch.setattr(subprocess, "call", lambda command, cwd: 5 if "alone" in command else 0)
-    monkeypatch.setattr("lockstep.course.suite.problems", lambda tree: [])
-    assert run_suite(Tree(tmp_path)) == 0
