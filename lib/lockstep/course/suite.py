@@ -1,7 +1,7 @@
 """Everything that CI runs, in one command: `./course test`.
 
-Floor 4, room `course`. Lint, products, then the tests on two workers; those that start many processes share one
-worker (tests/conftest.py says which), so that they meet each other never and one other test at most. Every stage
+Floor 4, room `course`. Lint, products, then the tests on a worker for each core; those that start many processes share one
+worker (tests/conftest.py says which), so that they never run beside each other. Every stage
 runs even when one before it failed.
 """
 
@@ -17,7 +17,7 @@ from lockstep.course.tree import Tree
 
 def run_suite(tree: Tree) -> int:
     """Run every stage; returns 0 when all of them passed. The last line of a passing run is pytest's."""
-    pytest = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup"]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-n", "logical", "--maxprocesses", "4", "--dist", "loadgroup"]
     stages: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("lint", lambda: _passes(tree, [sys.executable, "-m", "ruff", "check", "--quiet", "."])),
         ("format", lambda: _passes(tree, [sys.executable, "-m", "ruff", "format", "--quiet", "--check", "."])),
