@@ -104,10 +104,12 @@ doctor()
 predict("00.p1", None)
 
 # %% [markdown]
-# The next cell measures the seconds: the median of some training steps, part by part.
+# The next cell measures the seconds: the median of some training steps, part by part. It keeps to one *thread*, one
+# stream of instructions, so that you can compare it with other runs later.
 
 # %% tags=["experiment"]
 BATCH, STEPS = 64, 10 if FAST else 40
+torch.set_num_threads(1)
 torch.manual_seed(SEED)
 digits = data.load("mnist5k", "train")
 model = LeNet()
@@ -179,7 +181,7 @@ def profile_figure():
     figure = Figure(figsize=(9.4, 2.5))
     figure.set_layout_engine("constrained", w_pad=0.1)
     left, right = figure.subplots(1, 2)
-    figure.suptitle(f"One training step of LeNet with {BATCH} images, one process")
+    figure.suptitle(f"One training step of LeNet with {BATCH} images, one process, one thread")
     spent, held = bars(left, milliseconds, "ms"), bars(right, kilobytes, "kB")
     return viz.Figure(figure, alt=f"One training step of LeNet. Time: {spent}. Memory: {held}.")
 
@@ -441,8 +443,8 @@ print("torch.distributed:", launch(hello_in_torch, RANKS).values)
 # after the backward pass an all-reduce adds up the gradients, so that all take the same step. The strategy "naive"
 # does just that, one gradient after the other.
 #
-# Predict: with `RANKS` ranks instead of one, each on one *thread* (one stream of instructions), how many times as many
-# images per second does your machine train on? Section 1 says how many cores they have.
+# Predict: with `RANKS` ranks instead of one, each on one thread, how many times as many images per second does your
+# machine train on? Section 1 says how many cores they have.
 
 # %% tags=["predict"]
 predict("00.p3", None)
