@@ -102,9 +102,8 @@ def deadlock_error(states: Sequence[RankState], certain: bool) -> DeadlockError:
 def timeout_error(states: Sequence[RankState], timeout: float, phase: str) -> RunTimeout:
     """Where every rank was when the time was up; `phase` is "run" or "start"."""
     what = "The run was stopped" if phase == "run" else "The ranks were stopped before they had all started,"
-    lines = [
-        f"{what} after {timeout:g} s (`timeout={timeout:g}`). Where each rank was, and below it what called that:",
-    ]
+    deep = ", and below it what called that" if any(len(users(state.stack)) > 1 for state in states) else ""
+    lines = [f"{what} after {timeout:g} s (`timeout={timeout:g}`). Where each rank was{deep}:"]
     for state in states:
         lines.append(f"  rank {state.rank}: {_in_one_line(state)}")
         lines += [f"    {line}" for line in _fold_frames(users(state.stack)[1:][::-1])]
