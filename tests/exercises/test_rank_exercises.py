@@ -217,3 +217,19 @@ def test_diagnose_passes_over_exercises_with_more_ranks_than_one_can_read(monkey
 
 def test_diagnose_without_rank_exercises_says_so():
     assert "no exercise" in diagnose("98").text
+
+
+# Story: half of the riddles were runs with nothing wrong, the same one came twice in a row, and two options fitted one
+# run: with four ranks a function that returns 14 looks like one that works the sum out.
+def test_diagnose_draws_riddles_that_differ_and_have_one_answer():
+    told = [run.options[run.right] for run in (diagnose("00") for _ in range(12))]
+    assert all(one != following for one, following in zip(told, told[1:], strict=False))
+    assert told.count("nothing is wrong") <= 6
+
+
+# Story: a riddle ended with ", /somewhere/exercises/forbidden.py, line 138: return method(*args, **kwargs)".
+def test_a_deadlock_shows_the_students_line_and_no_path_of_the_library(only_share):
+    verdict = check(SHARE, only_rank_0)
+    assert "on line" in verdict.seen and "`return comm.all_reduce(own) if comm.rank == 0 else own`" in verdict.seen
+    for seed in range(5):
+        assert ".py" not in repr(diagnose("00", seed=seed))

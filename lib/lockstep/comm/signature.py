@@ -40,9 +40,9 @@ def rows_left_open(tensor: Tensor, sizes: Sequence[int] | None) -> str:
 def check_tensor(tensor: Tensor, device: torch.device) -> None:
     """Raise CommunicationError unless `tensor` is a dense tensor on this rank's device."""
     if not isinstance(tensor, Tensor):
-        raise CommunicationError(
-            f"{tensor!r:.60} is a {type(tensor).__name__}: only tensors travel; use torch.tensor(...)."
-        )
+        name = type(tensor).__name__
+        article = "an" if name[0] in "aeiouAEIOU" else "a"
+        raise CommunicationError(f"{tensor!r:.60} is {article} {name}: only tensors travel; use torch.tensor(...).")
     if tensor.device.type != device.type:
         raise CommunicationError(
             f"The tensor {describe(tensor)} is on {tensor.device}, this rank communicates on {device}: "

@@ -12,6 +12,7 @@ import numpy as np
 
 from lockstep.exercises import registry
 from lockstep.exercises.card import Card, Row
+from lockstep.exercises.compare import alike
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import judged
 from lockstep.exercises.observe import Observation
@@ -20,6 +21,9 @@ from lockstep.exercises.trial import observe_here
 
 FEW = 5  # options shown at most
 ROWS = 4  # ranks shown at most
+RIGHT_ONES = 1 / 6  # how often nothing is wrong
+
+_last: dict[str, tuple[str, str]] = {}  # lab to exercise and fault of the last riddle, so that the next one differs
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,30 +75,65 @@ class Diagnosis:
 def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     """Show a run of a known mistake of `lab` (or, now and then, of a right solution), to be named from a list.
 
-    seed: the same run again; None draws another one each time.
+    seed: the same run again; None draws another one than the time before.
     """
     rng = np.random.default_rng(seed)
     chosen = [one for one in registry.all() if one.lab == lab and _readable(one)]
     if not chosen:
         return Card(f"Lab {lab} has no exercise whose runs have a timeline.", "", "note")
     exercise = chosen[rng.integers(len(chosen))]
-    case = max(_readable(exercise), key=lambda one: one.ranks)
-    rest = [(one.name, one.function, one.sentence) for one in exercise.mistakes]
-    nothing = ("nothing is wrong", exercise.reference, "Every rank returns what was asked, and sends what is needed.")
-    which = [rest[i] for i in rng.permutation(len(rest))[: FEW - 1]] + [nothing]
-    shown = which[rng.integers(len(which))]
-    (seen,) = observe_here(exercise, shown[1], [case])
+    cases = _readable(exercise)
+    case = cases[rng.integers(len(cases))]
+    nothing, *faults = _told_apart(exercise, case, rng)
+    order = [nothing, *faults] if rng.random() < RIGHT_ONES else [*faults, nothing]
+    before = _last.get(lab) if seed is None else None
+    shown = next((one for one in order if (exercise.id, one.name) != before), order[0])
+    _last[lab] = (exercise.id, shown.name)
+    offered = [one for one in (shown, *faults) if one is not nothing]
+    offered = list(dict.fromkeys(one.name for one in offered))[: FEW - 1]
+    names = [offered[i] for i in rng.permutation(len(offered))] + [nothing.name]
+    letters = dict(zip("abcdefgh", names, strict=False))
+    right = next(letter for letter, name in letters.items() if name == shown.name)
+    return Diagnosis(exercise, case, shown.seen, letters, right, shown.sentence)
+
+
+@dataclass(frozen=True)
+class _Suspect:
+    """What may be wrong, and what it does on the drawn case."""
+
+    name: str
+    sentence: str
+    seen: Observation
+
+
+def _told_apart(exercise: Exercise, case: Case, rng: np.random.Generator) -> list[_Suspect]:
+    """The right solution, then the mistakes in random order; of those that look alike on this case only the first."""
     (expected,) = observe_here(exercise, exercise.reference, [case])
-    if judged(exercise.judge, case, seen, expected) is None:
-        shown = nothing  # on so small a case this mistake cannot be told from a right solution
-    letters = dict(zip("abcdefgh", (name for name, _, _ in which), strict=False))
-    right = next(letter for letter, name in letters.items() if name == shown[0])
-    return Diagnosis(exercise, case, seen, letters, right, shown[2])
+    found = [_Suspect("nothing is wrong", "Every rank returns what was asked, and sends what is needed.", expected)]
+    for i in rng.permutation(len(exercise.mistakes)):
+        mistake = exercise.mistakes[i]
+        (seen,) = observe_here(exercise, mistake.function, [case])
+        wrong = judged(exercise.judge, case, seen, expected) is not None
+        if wrong and not any(_look_alike(seen, other.seen) for other in found):
+            found.append(_Suspect(mistake.name, mistake.sentence, seen))
+    return found
+
+
+def _look_alike(one: Observation, other: Observation) -> bool:
+    """True when neither what is returned, nor what is called and sent, nor the error differs."""
+    if one.error is not None and other.error is not None:
+        return (one.error.type, one.error.message, one.error.waits) == (
+            other.error.type, other.error.message, other.error.waits,
+        )  # fmt: skip
+    if one.error is not None or other.error is not None:
+        return False
+    return (one.collectives, one.traffic) == (other.collectives, other.traffic) and alike(one.value, other.value)
 
 
 def _readable(exercise: Exercise) -> list[Case]:
-    """The cases of few enough ranks for a timeline that one can read."""
-    return [case for case in exercise.draw() if case.ranks and case.ranks <= ROWS]
+    """The cases of few enough ranks for a timeline that one can read, of more than one where there are such."""
+    few = [case for case in exercise.draw() if case.ranks and case.ranks <= ROWS]
+    return [case for case in few if case.ranks > 1] or few
 
 
 def _evidence(seen: Observation) -> list[Row]:

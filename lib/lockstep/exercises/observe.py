@@ -12,6 +12,7 @@ import io
 import linecache
 import os
 import random
+import re
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ from lockstep.exercises.plain import plain
 from lockstep.trace import Trace
 from lockstep.world.run import DeadlockError, RankError, RunTimeout
 
+# How the world ends what a rank waits for: ", lab.py, line 4:  comm.barrier()", ", cell In[3], line 4:  ...".
+WHERE = re.compile(r", (?:cell (?:In\[\d+\], )?|(?P<file>[^,]*), )line (?P<line>\d+)(?::  .*|, in .*)?$", re.DOTALL)
 PRINTED = 2000  # characters of output kept from one case
 
 
@@ -56,10 +59,12 @@ class Failure:
     @property
     def place(self) -> str:
         """ ", on line 3: `total += x`", or "" when the line is not known."""
-        if not self.line:
-            return ""
-        code = linecache.getline(self.file, self.line).strip()
-        return f", on line {self.line}" + (f": `{code}`" if code else "")
+        return _on_line(self.file, self.line) if self.line else ""
+
+    @property
+    def waits(self) -> tuple[tuple[int, str], ...]:
+        """For a deadlock, what each rank waits for, without where its call stands."""
+        return tuple((rank, WHERE.sub("", what)) for rank, what in self.waiting)
 
     @property
     def headline(self) -> str:
@@ -70,7 +75,7 @@ class Failure:
     def sentence(self) -> str:
         """What happened, where, and on which rank."""
         if self.type == "Deadlock":
-            waits = "; ".join(f"rank {rank} waits for {what}" for rank, what in self.waiting)
+            waits = "; ".join(f"rank {rank} waits for {what}" for rank, what in _placed(self.waiting))
             return f"The ranks wait for each other for ever, a deadlock: {waits}."
         if self.type == "Timeout":
             return f"The function does not come to an end within {self.message}{self.place}."
@@ -78,6 +83,24 @@ class Failure:
             return f"The function does not return: {self.message.rstrip('.')}."
         who = "The function" if self.rank is None else f"Rank {self.rank}"
         return f"{who} raises {self.headline.rstrip('.')}{self.place}."
+
+
+def _on_line(file: str, line: int) -> str:
+    code = linecache.getline(file, line).strip()
+    return f", on line {line}" + (f": `{code}`" if code else "")
+
+
+def _placed(waiting: tuple[tuple[int, str], ...]) -> list[tuple[int, str]]:
+    """What each rank waits for with its line of the student's code, whose text only the notebook's process knows."""
+    placed = []
+    for rank, what in waiting:
+        where = WHERE.search(what)
+        if where is not None:
+            file, line = os.path.abspath(where["file"] or ""), int(where["line"])
+            shown = _on_line(file, line) if where["file"] and is_students(file) else ""
+            what = what[: where.start()] + (shown or (f", on line {line}" if where["file"] is None else ""))
+        placed.append((rank, what))
+    return placed
 
 
 @dataclass(frozen=True)
@@ -225,6 +248,11 @@ def failure(error: BaseException) -> Failure:
 
 _HERE = Path(lockstep.__file__).parent
 _INSTALLED = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+
+
+def is_ours(file: str) -> bool:
+    """True for a file of this library, the labs' solutions included."""
+    return bool(file) and Path(os.path.realpath(file)).is_relative_to(_HERE)
 
 
 def is_students(file: str) -> bool:
