@@ -7,12 +7,15 @@ when something is wrong, to see which of them goes wrong in the same way on ever
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import Finding, judged
 from lockstep.exercises.observe import Observation
+from lockstep.exercises.plain import Strange
 from lockstep.exercises.verdict import Verdict
 
+ATTEMPTS = 3  # different ones before the solution is shown
 STATUS = {"Timeout": "timed out", "Killed": "crashed", "Deadlock": "wrong"}
 
 
@@ -32,6 +35,8 @@ def assess(
         return forbidden(exercise, f"`{called}` is called.")
     if seen and _says_not_implemented(seen[0]):
         return not_attempted(exercise)
+    if seen and _holds_ellipsis(seen[0]):
+        return not_attempted(exercise, "There is still a `...` of the skeleton: put your code in its place.")
     findings = [judged(exercise.judge, c, s, e) for c, s, e in zip(cases, seen, expected, strict=False)]
     at = next((i for i, found in enumerate(findings) if found is not None), None)
     if at is None:
@@ -77,6 +82,17 @@ def _says_not_implemented(seen: Observation) -> bool:
     return seen.error is not None and seen.error.type == "NotImplementedError" and seen.error.own
 
 
+def _holds_ellipsis(seen: Observation) -> bool:
+    """True when the `...` of the skeleton was returned, or handed to a call that could do nothing with it."""
+
+    def within(value: Any) -> bool:
+        if isinstance(value, (list, tuple)):
+            return any(map(within, value))
+        return isinstance(value, Strange) and value.type == "ellipsis"
+
+    return within(seen.value) if seen.error is None else "llipsis" in seen.error.message
+
+
 def _wrong(
     exercise: Exercise, cases: Sequence[Case], at: int, seen: Observation, found: Finding, mistake: Mistake | None
 ) -> Verdict:
@@ -90,11 +106,20 @@ def _wrong(
     )  # fmt: skip
 
 
-def next_hint(exercise: Exercise, seen: int = 0) -> str:
-    """Where help is, when `seen` hints have been read."""
+def next_hint(exercise: Exercise, seen: int = 0, tried: int = 0) -> str:
+    """Where help is, when `seen` hints have been read and `tried` different attempts were made."""
     if seen >= len(exercise.hints):
-        return f'You have read every hint. After three different attempts `solution("{exercise.id}")` shows an answer.'
+        return f"You have read every hint. {after_hints(exercise.id, tried)}"
     return f'`hint("{exercise.id}")` gives hint {seen + 1} of {len(exercise.hints)}.'
+
+
+def after_hints(id: str, tried: int, has_passed: bool = False) -> str:
+    """What is left when every hint has been read."""
+    if has_passed:
+        return f'You have passed. `solution("{id}")` shows one way.'
+    if tried >= ATTEMPTS:
+        return f'`solution("{id}")` shows an answer now.'
+    return f'After three different attempts `solution("{id}")` shows an answer.'
 
 
 def passed(exercise: Exercise, cases: Sequence[Case]) -> Verdict:
@@ -115,10 +140,10 @@ def forbidden(exercise: Exercise, seen: str) -> Verdict:
     )  # fmt: skip
 
 
-def not_attempted(exercise: Exercise) -> Verdict:
-    """The stub as it was given, or an empty body."""
+def not_attempted(exercise: Exercise, why: str = "") -> Verdict:
+    """The stub as it was given, an empty body, or one that still holds what `why` says."""
     return Verdict(
-        exercise.id, exercise.title, "not attempted", exercise.asks,
+        exercise.id, exercise.title, "not attempted", exercise.asks, seen=why,
         next=f"Write `{exercise.function}` in the cell above, run it, then run this cell again. {next_hint(exercise)}",
         of=exercise.points,
     )  # fmt: skip

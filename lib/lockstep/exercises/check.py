@@ -16,6 +16,7 @@ from lockstep.exercises import keep
 from lockstep.exercises.assess import assess, cannot_run, forbidden, next_hint, not_attempted
 from lockstep.exercises.exercise import Exercise
 from lockstep.exercises.mentions import find_in_source
+from lockstep.exercises.observe import Observation, is_ours
 from lockstep.exercises.registry import Unknown, find
 from lockstep.exercises.source import fingerprint, is_blank
 from lockstep.exercises.trial import observe_here, try_in_child
@@ -75,6 +76,7 @@ def _tried(exercise: Exercise, fn: Callable[..., Any]) -> Verdict:
         return cannot_run(exercise, f"The function could not be taken up by another process. {error.cause}")
     except (TypeError, ValueError, AttributeError, RecursionError, pickle.PicklingError) as error:
         return cannot_run(exercise, _unsendable(fn) or f"{type(error).__name__}: {error}")
+    seen = [_without_our_lines(one, fn) for one in seen]
     expected = observe_here(exercise, exercise.reference, cases)
     known: dict[str, Any] = {}
 
@@ -84,11 +86,34 @@ def _tried(exercise: Exercise, fn: Callable[..., Any]) -> Verdict:
         return known[mistake.name]
 
     verdict = assess(exercise, cases, seen, expected, behaviour)
-    failed = next((one.error for one in seen if one.error), None)
-    if failed and failed.type == "TypeError" and not failed.line and not verdict.cause:
-        call = f"{exercise.function}{inspect.signature(exercise.reference)}"
-        return replace(verdict, cause=f"The function is called as `{call}`; do its parameters match?")
+    if any(one.error and one.error.type == "TypeError" for one in seen):
+        misfit = _misfit(exercise, fn)
+        return replace(verdict, cause=misfit, mistake="") if misfit else verdict
     return verdict
+
+
+def _misfit(exercise: Exercise, fn: Callable[..., Any]) -> str:
+    """How the function is called, when it cannot take as many arguments; "" when it can."""
+    given = inspect.signature(exercise.reference)
+    try:
+        theirs = inspect.signature(fn)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return ""
+    try:
+        theirs.bind(*given.parameters)
+    except TypeError:
+        many = len(given.parameters)
+        counted = {1: "one argument", 2: "two arguments", 3: "three arguments"}.get(many, f"{many} arguments")
+        return f"The function is called as `{exercise.function}{given}`: {counted}, and yours takes `{theirs}`."
+    return ""
+
+
+def _without_our_lines(seen: Observation, fn: Callable[..., Any]) -> Observation:
+    """Where a lab's own code called `fn` and that failed at once, the line is none of the student's."""
+    code = getattr(fn, "__code__", None)
+    if seen.error is None or not is_ours(seen.error.file) or (code and is_ours(code.co_filename)):
+        return seen
+    return replace(seen, error=replace(seen.error, file="", line=0))
 
 
 def _unsendable(fn: Callable[..., Any]) -> str | None:
@@ -104,15 +129,15 @@ def _kept(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> Verdi
     """Note the attempt, and keep the function when it passed."""
     if verdict.status in ("not attempted", "cannot run"):
         return verdict
-    hints = _note(exercise, fn, verdict)
+    hints, tried = _note(exercise, fn, verdict)
     if verdict.passed:
         trouble = keep.save_function(exercise.id, fn)
         return replace(verdict, next=trouble or f'Kept: `mine("{exercise.id}")` gives your function to later labs.')
-    return replace(verdict, next=next_hint(exercise, hints))
+    return replace(verdict, next=next_hint(exercise, hints, tried))
 
 
-def _note(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> int:
-    """Write the attempt into the record; returns the number of hints seen so far."""
+def _note(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> tuple[int, int]:
+    """Write the attempt into the record; returns how many hints were seen, and different attempts made, so far."""
     with keep.change() as record:
         entry = keep.entry(record, exercise.id)
         attempt = {"is": fingerprint(fn), "status": verdict.status, "mistake": verdict.mistake, "at": keep.now()}
@@ -121,4 +146,4 @@ def _note(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> int:
         if verdict.passed:
             entry["passed"] = entry["passed"] or keep.now()
             entry["points"] = max(entry["points"], verdict.points)
-        return entry["hints"]
+        return entry["hints"], keep.different(entry)

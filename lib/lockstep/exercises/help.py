@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lockstep.exercises import keep
+from lockstep.exercises.assess import ATTEMPTS, after_hints
 from lockstep.exercises.card import Card, Row
 from lockstep.exercises.registry import Unknown, find
 from lockstep.exercises.source import source_of
-
-ATTEMPTS = 3  # different ones before the solution is shown
 
 
 def hint(id: str) -> Card:
@@ -28,21 +27,16 @@ def hint(id: str) -> Card:
         entry = keep.entry(record, exercise.id)
         seen = entry["hints"]
         entry["hints"] = min(seen + 1, len(hints))
+        then = after_hints(exercise.id, keep.different(entry), bool(entry["passed"]))
     if seen >= len(hints):
         rows = tuple(Row(f"Hint {i}", text) for i, text in enumerate(hints, 1))
-        return Card(
-            f"{exercise.id} {exercise.title}", "all hints", "note", (*rows, Row("Next", _after_hints(exercise.id)))
-        )
+        return Card(f"{exercise.id} {exercise.title}", "all hints", "note", (*rows, Row("Next", then)))
     left = len(hints) - seen - 1
-    more = _after_hints(exercise.id) if not left else f'`hint("{exercise.id}")` again for the next one; {left} left.'
+    more = then if not left else f'`hint("{exercise.id}")` again for the next one; {left} left.'
     return Card(
         f"{exercise.id} {exercise.title}", f"hint {seen + 1} of {len(hints)}", "note",
         (Row("Hint", hints[seen]), Row("Next", more)),
     )  # fmt: skip
-
-
-def _after_hints(id: str) -> str:
-    return f'After three different attempts `solution("{id}")` shows an answer.'
 
 
 def solution(id: str) -> Card:
@@ -53,7 +47,7 @@ def solution(id: str) -> Card:
         return Card(str(error), "", "note")
     with keep.change() as record:
         entry = keep.entry(record, exercise.id)
-        tried = len({attempt["is"] for attempt in entry["attempts"]})
+        tried = keep.different(entry)
         shown = bool(entry["passed"]) or tried >= ATTEMPTS
         if shown and not entry["passed"]:
             entry["solution"] = entry["solution"] or keep.now()

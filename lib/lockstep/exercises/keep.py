@@ -175,6 +175,11 @@ def entry(record: dict[str, Any], exercise_id: str) -> dict[str, Any]:
     return found
 
 
+def different(entry: dict[str, Any]) -> int:
+    """How many different attempts an exercise's entry holds."""
+    return len({attempt["is"] for attempt in entry["attempts"]})
+
+
 def save_function(exercise_id: str, fn: Callable[..., Any]) -> str | None:
     """Keep a function that passed: its source to read, and itself with all it needs from the notebook to call.
 
