@@ -139,8 +139,10 @@ def test_the_backward_pass_of_a_rank_works_after_one_in_the_kernel():
     assert launch(program, 2).values == [[3.0] * 3] * 2
 
 
-def test_data_loader_workers_inside_a_rank():
+def test_data_loader_workers_inside_a_rank(tmp_path, monkeypatch):
     # Daemonic processes may not have children (pytorch#14391); ours are not daemonic.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
     def program(comm):
         data = torch.utils.data.TensorDataset(torch.arange(40.0))
         loader = torch.utils.data.DataLoader(data, batch_size=10, num_workers=2)
@@ -148,7 +150,9 @@ def test_data_loader_workers_inside_a_rank():
         comm.all_reduce(total)
         return total.item()
 
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert launch(program, 2).values == [1560.0, 1560.0]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_results_are_plain_copies_on_the_cpu():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import multiprocessing
 import os
 import signal
 import sys
@@ -186,6 +187,8 @@ def _enter_environment(job: Job) -> None:
     with contextlib.suppress(OSError):  # a directory that is gone cannot be entered; nor could the kernel
         os.chdir(job.cwd)
     sys.path[:] = job.path
+    # Where DataLoader workers put their sockets: they are killed with the rank, and would leave a folder each.
+    multiprocessing.current_process()._config["tempdir"] = job.scratch
     torch.set_num_threads(job.threads)
     sys.stdin = _NoKeyboard()
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
