@@ -10,7 +10,7 @@ from lockstep.exercises import keep, predict, reveal
 def test_a_prediction_is_shown_beside_what_was_measured():
     assert "noted" in predict("05.p1", 4.0, reason="twice the ranks").text
     text = reveal("05.p1", 6.0, unit="s").text
-    for part in ("4 s", "6 s", "1.5 times", "Why", "twice the ranks"):
+    for part in ("4 s", "6 s", "1.5 times more", "Before you read on: why?", "twice the ranks"):
         assert part in text
 
 
@@ -70,3 +70,24 @@ def test_words_from_outside_are_escaped():
     predict("05.p1", "<script>alert(1)</script>", reason="<b>")
     html = reveal("05.p1", "<i>")._repr_html_()
     assert not any(tag in html for tag in ("<script", "<b>", "<i>"))
+
+
+# Story: 0.0196 measured beside 1 predicted was said to be "0.0196 times" it, with five digits each.
+def test_numbers_are_short_and_compared_by_more_or_less():
+    predict("05.p1", 1)
+    text = reveal("05.p1", 0.019612).text
+    assert "0.0196" in text and "0.01961" not in text and "51 times less" in text
+    assert "1230" in reveal("05.p1", 1234.5).text
+
+
+def test_a_text_is_asked_for_a_number_and_refused_beside_a_measured_one():
+    assert "give a number" in predict("05.p1", "a lot").text
+    assert "only a number" in reveal("05.p1", 6.0).text
+    reveal("05.p2", 6.0)
+    assert "give a number" in predict("05.p2", "a lot").text
+    assert keep.read()["predictions"]["05.p2"]["value"] is None
+    assert "give a number" not in predict("05.p3", -2).text + predict("05.p4", "3").text
+
+
+def test_without_a_prediction_nobody_is_asked_why():
+    assert "why?" not in reveal("05.p1", 6.0).text

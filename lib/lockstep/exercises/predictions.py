@@ -14,7 +14,7 @@ from lockstep.exercises.card import Card, Row
 
 
 def predict(id: str, value: Any, reason: str = "") -> Card:
-    """Commit to `value` (a number, a word, a list of them) before `reveal(id, measured)`; `reason` in your own words.
+    """Commit to `value` (a number, or a word where a word is measured, or a list of them) before `reveal(id, measured)`; `reason` in your own words.
 
     None or ... is no prediction. Until the reveal it may be changed; afterwards the first one stands.
     """
@@ -26,6 +26,8 @@ def predict(id: str, value: Any, reason: str = "") -> Card:
             (Row("Next", f'Put your guess in place of {value!r}: `predict("{id}", ...)`. Any guess beats none.'),),
         )
     value = _kept(value)
+    if isinstance(value, str) and _is_number(keep.read()["predictions"].get(id, {}).get("measured")):
+        return Card(f"Prediction {id}", "open", "open", (Row("Next", _asks_for_number(id, value)),))
     with keep.change() as record:
         entry = record["predictions"].setdefault(id, {"value": None, "at": None, "revealed": None})
         if entry.get("value") is None:
@@ -37,7 +39,8 @@ def predict(id: str, value: Any, reason: str = "") -> Card:
         entry = dict(entry)
     stands = value == entry["value"]
     if entry["revealed"] is None:
-        return Card(f"Prediction {id}", "noted", "good", (Row("You say", said(value)), *_reason(entry)))
+        doubt = (Row("A number?", _asks_for_number(id, value)),) if isinstance(value, str) else ()
+        return Card(f"Prediction {id}", "noted", "good", (Row("You say", said(value)), *_reason(entry), *doubt))
     rows = [Row("You said", said(entry["value"]))]
     if entry.get("late"):
         rows.append(Row("Late", "The measured value had already been shown."))
@@ -51,7 +54,7 @@ def predict(id: str, value: Any, reason: str = "") -> Card:
     return Card(f"Prediction {id}", "late" if entry.get("late") else "stands", "open", (*rows, *_reason(entry)))
 
 
-def reveal(id: str, measured: Any, unit: str = "", why: str = "Write down your reason before you read on.") -> Card:
+def reveal(id: str, measured: Any, unit: str = "", why: str = "Before you read on: why?") -> Card:
     """Show the prediction beside what was measured, and ask why. Without a prediction it says so, and shows the value."""
     measured = _kept(measured)
     with keep.change() as record:
@@ -63,7 +66,7 @@ def reveal(id: str, measured: Any, unit: str = "", why: str = "Write down your r
     if entry.get("value") is None:
         rows = (
             Row("You said", f'nothing yet: `predict("{id}", ...)` comes first, since one learns from a guess that was made.'),
-            Row("Measured", now), Row("Why", why),
+            Row("Measured", now),
         )  # fmt: skip
         return Card(f"Prediction {id}", "no prediction", "open", rows)
     late = " (after the measured value was shown)" if entry.get("late") else ""
@@ -71,7 +74,7 @@ def reveal(id: str, measured: Any, unit: str = "", why: str = "Write down your r
         Row("You said", f"{said(entry['value'])} {unit}".strip() + late),
         Row("Measured", now),
         Row("Compared", _compared(entry["value"], measured)),
-        Row("Why", why), *_reason(entry),
+        Row("Next", why), *_reason(entry),
     )  # fmt: skip
     return Card(f"Prediction {id}", "revealed", "note", tuple(row for row in rows if row.text))
 
@@ -86,28 +89,43 @@ def _kept(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, (list, tuple)):
         return [_kept(one) for one in value]
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            return value
+        return number if math.isfinite(number) else value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     return value if type(value) in (bool, int, str) else str(value)
 
 
 def said(value: Any) -> str:
-    """A kept value in words of at most four digits after the first."""
+    """A kept value in words; of a number with a fraction at most three digits count."""
     if isinstance(value, list):
         return ", ".join(map(said, value))
     if isinstance(value, float):
-        return f"{value:.5g}"
+        return f"{float(f'{value:.3g}'):.15g}"
     return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _asks_for_number(id: str, value: str) -> str:
+    return f'{value!r} is a text. Where it is asked how much or how many, give a number: `predict("{id}", 10)`.'
+
+
 def _compared(value: Any, measured: Any) -> str:
-    numbers = [one for one in (value, measured) if isinstance(one, (int, float)) and not isinstance(one, bool)]
-    if len(numbers) < 2:
-        return "the same" if value == measured else ""
     if measured == value:
         return "the same"
-    if value == 0 or measured == 0 or (value < 0) != (measured < 0):
+    if not (_is_number(value) and _is_number(measured)):
+        return "only a number can be compared with a number" if _is_number(measured) else ""
+    if value <= 0 or measured <= 0:
         return f"{said(abs(measured - value))} apart"
-    ratio = measured / value
-    order = "" if 0.1 <= ratio <= 10 else ": another order of magnitude"
-    return f"measured is {ratio:.3g} times what you said{order}"
+    ratio = max(measured, value) / min(measured, value)
+    if ratio < 1.01:
+        return "less than 1 % apart"
+    order = ": another order of magnitude" if ratio > 10 else ""
+    return f"measured is {said(ratio)} times {'more' if measured > value else 'less'} than you said{order}"
