@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from lockstep.comm import Communicator
-from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
+from lockstep.exercises.compare import alike
+from lockstep.exercises.exercise import Case, Exercise, Mistake, Symptom, on_ranks
 from lockstep.exercises.judge import Finding, all_of, same_value
 from lockstep.exercises.observe import Call, Observation, Simulate
 from lockstep.exercises.questions import Option, Question
@@ -137,6 +138,25 @@ def swaps_the_two(comm):
     return total.item(), square
 
 
+def forgets_to_square(comm):
+    total = torch.tensor(comm.rank)
+    comm.all_reduce(total)
+    return comm.rank**2, total.item()
+
+
+def squares_nothing(comm):
+    total = torch.tensor(comm.rank)
+    comm.all_reduce(total)
+    return comm.rank, total.item()
+
+
+def takes_exclusive_or(comm):
+    square = comm.rank ^ 2
+    total = torch.tensor(square)
+    comm.all_reduce(total)
+    return square, total.item()
+
+
 def numbers(fn: Callable[..., Any], comm: Communicator) -> Any:
     """What `fn` returns, with every tensor of one element taken for its number, as the task allows."""
     value = fn(comm)
@@ -254,6 +274,24 @@ HELLO = Exercise(
             "Which of the two steps has to come first?",
         ),
         Mistake(
+            "adds up the rank numbers",
+            forgets_to_square,
+            "Your sum is that of the rank numbers themselves. The others' squares are asked for, so what has to be in "
+            "the tensor that you hand in?",
+        ),
+        Mistake(
+            "squares nothing",
+            squares_nothing,
+            "Nothing is squared: your numbers are the rank itself and the sum of the ranks. With up to two ranks nobody "
+            "notices, since 0 and 1 are their own squares.",
+        ),
+        Mistake(
+            "uses ^ for a power",
+            takes_exclusive_or,
+            "In Python `^` is no power but the exclusive or of two numbers' bits, so `0 ^ 2` is 2. A power is written "
+            "`**`.",
+        ),
+        Mistake(
             "overwrites its square",
             overwrites_square,
             "The sum is right, but the square has become the sum too. `all_reduce` works in place: the tensor you hand "
@@ -342,7 +380,7 @@ def multiplies_shared_part(serial_share, workers):
 
 
 def forgets_serial_part(serial_share, workers):
-    return 1 / ((1 - serial_share) / workers) if serial_share < 1 else float("inf")
+    return 1 / ((1 - serial_share) / workers)
 
 
 def forgets_the_share(serial_share, workers):
@@ -354,12 +392,50 @@ def swaps_the_shares(serial_share, workers):
 
 
 def takes_the_limit(serial_share, workers):
-    return 1 / serial_share if serial_share > 0 else float("inf")
+    return 1 / serial_share
+
+
+def rounds(serial_share, workers):
+    return round(1 / (serial_share + (1 - serial_share) / workers), 1)
+
+
+def forgets_the_brackets(serial_share, workers):
+    return 1 / serial_share + (1 - serial_share) / workers
+
+
+def floors_the_shared_part(serial_share, workers):
+    return 1 / (serial_share + (1 - serial_share) // workers)
+
+
+def floors_the_speed_up(serial_share, workers):
+    return 1 // (serial_share + (1 - serial_share) / workers)
+
+
+def multiplies_by_shared_part(serial_share, workers):
+    return workers * (1 - serial_share)
+
+
+def gives(formula: Callable[[float, int], float]) -> Symptom:
+    """The value of `formula`, for solutions that take care of a division by zero in ways of their own."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        try:
+            return seen.error is None and alike(seen.value, formula(*case.args))
+        except ZeroDivisionError:
+            return False
+
+    return symptom
+
+
+def is_rounded(case: Case, seen: Observation, expected: Observation) -> bool:
+    """The right value, to fewer digits."""
+    return seen.error is None and any(alike(seen.value, round(expected.value, digits)) for digits in range(5))
 
 
 def amdahl_cases(rng: np.random.Generator) -> Iterator[Case]:
     drawn = zip(rng.uniform(0.01, 0.9, 4).round(3), rng.integers(3, 2000, 4), strict=True)
-    for share, workers in ((0.5, 2), (0.1, 1), (0.0, 4), (1.0, 8), *drawn):
+    # 0.1 and 3: there every known mistake but rounding gives another value. 0 and 1: floor division is right there only.
+    for share, workers in ((0.1, 3), (0.5, 1), (0.0, 1), (0.0, 4), (1.0, 8), *drawn):
         yield Case(f"serial_share={share:g}, workers={workers}", (float(share), int(workers)))
 
 
@@ -418,6 +494,7 @@ AMDAHL = Exercise(
             forgets_serial_part,
             "Your new time holds only the part that is shared out. The serial part still has to be done, and no worker "
             "makes it shorter: add it.",
+            symptom=gives(forgets_serial_part),
         ),
         Mistake(
             "divides everything",
@@ -436,6 +513,37 @@ AMDAHL = Exercise(
             takes_the_limit,
             "That is the limit for endlessly many workers. With `workers` of them the shared part still takes some "
             "time.",
+            symptom=gives(takes_the_limit),
+        ),
+        Mistake(
+            "rounds",
+            rounds,
+            "The formula is right, but the result is rounded. Return it as it is; rounding is for showing a number.",
+            symptom=is_rounded,
+        ),
+        Mistake(
+            "forgets the brackets",
+            forgets_the_brackets,
+            "Division goes before addition, so 1 is divided by the serial part alone. Put brackets around the whole "
+            "new time.",
+            symptom=gives(forgets_the_brackets),
+        ),
+        Mistake(
+            "divides the shared part by //",
+            floors_the_shared_part,
+            "`//` drops what comes after the point, and the shared part of the time is less than 1: nothing is left of "
+            "it. Divide with `/`.",
+        ),
+        Mistake(
+            "divides the times by //",
+            floors_the_speed_up,
+            "Your speed-up is a whole number: `//` drops what comes after the point. Divide with `/`.",
+        ),
+        Mistake(
+            "multiplies by the shared part",
+            multiplies_by_shared_part,
+            "You count the workers once for the shared part and nobody for the serial one. Times cannot be skipped: "
+            "work out how long each part takes, add the two, and compare with the time before.",
         ),
     ),
 )
