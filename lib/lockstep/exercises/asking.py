@@ -49,8 +49,8 @@ def ask(asked: str | Question) -> Asked | Card:
         return Card(str(error), "", "note")
 
 
-def answer(asked: str | Question, choice: str, confidence: int = 3) -> Card:
-    """Record a choice (its letter) and how sure you are, 1 (a guess) to 5 (certain); says why it is right or wrong."""
+def answer(asked: str | Question, choice: str, confidence: int | None = None) -> Card:
+    """Record a choice (its letter) and how sure you are, 1 (a guess) to 5 (certain) or left out; says why it is right or wrong."""
     try:
         asked = question(asked)
     except Unknown as error:
@@ -64,7 +64,7 @@ def answer(asked: str | Question, choice: str, confidence: int = 3) -> Card:
             "open",
             (Row("Answer", f"{choice!r} is not one of {', '.join(asked.letters)}."),),
         )
-    if confidence not in CONFIDENCE:
+    if confidence is not None and confidence not in CONFIDENCE:
         return Card(
             f"Question {asked.id}",
             "open",
@@ -74,11 +74,9 @@ def answer(asked: str | Question, choice: str, confidence: int = 3) -> Card:
     with keep.change() as record:
         given = {"choice": letter, "confidence": confidence, "right": chosen.right, "at": keep.now()}
         record["answers"].setdefault(asked.id, []).append(given)
-    rows = (
-        Row("You chose", f"{letter}) {chosen.text}"),
-        Row("Because", chosen.because),
-        Row("You were", CONFIDENCE[confidence]),
-    )
+    rows = (Row("You chose", f"{letter}) {chosen.text}"), Row("Because", chosen.because))
+    if confidence is not None:
+        rows += (Row("You were", CONFIDENCE[confidence]),)
     return Card(
         f"Question {asked.id}", "right" if chosen.right else "not right", "good" if chosen.right else "bad", rows
     )
@@ -97,7 +95,7 @@ def recall(lab: str, n: int = 3) -> Asked:
         return (
             (2, 0, str(last.get("at")))
             if last.get("right")
-            else (0, -int(last.get("confidence", 0)), str(last.get("at")))
+            else (0, -int(last.get("confidence") or 0), str(last.get("at")))
         )
 
     earlier = sorted((one for one in questions() if one.id[:2] < lab[:2]), key=order)

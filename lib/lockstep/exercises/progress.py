@@ -11,7 +11,7 @@ from lockstep.exercises import keep, registry
 from lockstep.exercises.exercise import Exercise
 from lockstep.exercises.table import Table
 
-HEAD = ("Exercise", "Title", "", "State", "Points", "Attempts", "Hints")
+HEAD = ("Exercise", "Title", "Kind", "State", "Points", "Attempts", "Hints")
 
 
 def progress(lab: str | None = None) -> Table:

@@ -51,7 +51,11 @@ def submit(lab: str, notebook: str | Path | None = None) -> Card:
         why = (
             f"{file.name} is not saved as you last ran it: the cell that begins `{first}`{rest} differs or is missing."
         )
-        return _refused(lab, f"{why} Save (Ctrl+S), then run this cell again.")
+        return _refused(
+            lab,
+            f"{why} Save (Ctrl+S), then run this cell again; or, if you deleted that cell, restart the kernel and run "
+            "the notebook again.",
+        )
     try:
         target = _write_zip(lab, file.name, content)
     except OSError as error:
