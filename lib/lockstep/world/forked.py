@@ -24,6 +24,8 @@ BOOT = (
     "from lockstep.world import warm; warm.serve(int(sys.argv[2]))"
 )
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# Ranks share the cores: threads of a rank that spin while they wait would take them from the others.
+PATIENT = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 # A fork copies page tables: with the heap in huge pages it takes a third of the time. Ranks switch it off again.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
@@ -65,7 +67,7 @@ def _start() -> None:
         stdout=_Warm.log,
         stderr=_Warm.log,
         cwd="/",
-        env=os.environ | ONE_THREAD | HUGE_PAGES,
+        env=os.environ | ONE_THREAD | PATIENT | HUGE_PAGES,
         start_new_session=True,
     )
     _Warm.socket, _Warm.told = ours, set()

@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from lockstep.world.forked import ONE_THREAD, import_path
+from lockstep.world.forked import ONE_THREAD, PATIENT, import_path
 from lockstep.world.run import RunError
 from lockstep.world.wire import Channel, Stream
 
@@ -57,7 +57,7 @@ class Spare:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=os.path.abspath(os.sep),
-            env=os.environ | ONE_THREAD,
+            env=os.environ | ONE_THREAD | PATIENT,
             start_new_session=os.name == "posix",
             creationflags=WINDOWS_FLAGS,
         )

@@ -7,6 +7,7 @@ never through shared memory, so that a small /dev/shm cannot matter.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import socket
@@ -118,29 +119,27 @@ class Stream:
     """The reading end of a rank's output: a pipe, or a socket where pipes cannot be waited for."""
 
     def __init__(self, end: int | socket.socket) -> None:
-        self._end = end
-        if isinstance(end, int):
+        # A file object closes its descriptor once: closed by number twice, it would take a stranger's that came between.
+        self._end = io.FileIO(end) if isinstance(end, int) else end
+        if isinstance(self._end, io.FileIO):
             os.set_blocking(end, False)
         else:
-            end.setblocking(False)
+            self._end.setblocking(False)
 
     def fileno(self) -> int:
-        return self._end if isinstance(self._end, int) else self._end.fileno()
+        return self._end.fileno()
 
     def read(self) -> bytes | None:
         """What has arrived: None when nothing has, b"" when nothing more will."""
         try:
-            return os.read(self._end, 65536) if isinstance(self._end, int) else self._end.recv(65536)
+            return self._end.read(65536) if isinstance(self._end, io.FileIO) else self._end.recv(65536)
         except BlockingIOError:
             return None
         except OSError:
             return b""
 
     def close(self) -> None:
-        if isinstance(self._end, int):
-            os.close(self._end)
-        else:
-            self._end.close()
+        self._end.close()
 
 
 def _frame(header: tuple[Any, ...], body: bytes | bytearray | memoryview) -> list[memoryview]:
