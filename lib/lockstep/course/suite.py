@@ -1,8 +1,8 @@
 """Everything that CI runs, in one command: `./course test`.
 
-Floor 4, room `course`. Lint, products, then the tests on a worker for each core; those that start many processes share one
-worker (tests/conftest.py says which), so that they never run beside each other. Every stage
-runs even when one before it failed.
+Floor 4, room `course`. Lint, products, then the tests on a worker for each core. Those that start many processes
+share one worker (tests/conftest.py says which), so that they never run beside each other. Every stage runs even when
+one before it failed.
 """
 
 from __future__ import annotations
