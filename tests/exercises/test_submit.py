@@ -42,7 +42,8 @@ def test_a_saved_notebook_becomes_one_file(lab, my):
     assert names == {"00_start_here.ipynb", "record.json", "about.json", "functions/00.7.py"}
     assert set(record["predictions"]) == {"00.p1"} and record["exercises"]["00.7"]["passed"]
     assert about["versions"]["torch"] and about["exercises"] == {"00.7": 1}
-    assert str(my / "submit" / "lab00.zip") in card.text.replace("\n", "").replace("  ", "") or "lab00.zip" in card.text
+    # A long path was broken over two lines and could not be copied.
+    assert str(my / "submit" / "lab00.zip") in card.text
 
 
 @pytest.mark.parametrize(
