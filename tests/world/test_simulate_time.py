@@ -3,6 +3,7 @@
 Most tests use a link of latency 1 s and 4 bytes a second: one float32 takes 2 s, an empty tensor 1 s.
 """
 
+import os
 import time
 
 import pytest
@@ -450,3 +451,11 @@ def test_a_cluster_made_by_hand():
         return comm.now()
 
     assert simulate(program, 3, cluster=made).values == [0.0, 2.0, 2.0]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="threads cannot be kept on a core here")
+def test_ranks_share_a_core_and_the_caller_keeps_all_of_its_own():
+    before = os.sched_getaffinity(0)
+    cores = simulate(lambda comm: os.sched_getaffinity(0), 3).values
+    assert len(cores[0]) == 1 and cores[0] <= before and cores == [cores[0]] * 3
+    assert os.sched_getaffinity(0) == before

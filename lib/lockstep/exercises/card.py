@@ -62,7 +62,9 @@ class Card:
 def _wrapped(text: str, width: int) -> list[str]:
     """Lines of at most `width`; what stands between backticks stays on one line."""
     held = re.sub(r"`[^`]+`", lambda code: code[0].replace(" ", "\0"), text)
-    return [line.replace("\0", " ") for line in textwrap.wrap(held, width, break_on_hyphens=False, break_long_words=False)]
+    return [
+        line.replace("\0", " ") for line in textwrap.wrap(held, width, break_on_hyphens=False, break_long_words=False)
+    ]
 
 
 def card_html(card: Card) -> str:

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
+from lockstep.world.core import core_here, stay_on
+
 SLICE = 0.1  # real seconds: a thread that waits longer at a stretch could not be interrupted on Windows
 GRACE = 1.0  # real seconds that threads get to end after a run
 
@@ -75,6 +77,7 @@ class Scheduler:
         self._queue: list[tuple[float, int, int, Any]] = []
         self._over = threading.Lock()  # released when nothing can run any more
         self._over.acquire()
+        self._core = core_here()
         self._raising = threading.Lock()  # held while an exception is raised in another thread
 
     def strand(self, rank: int, stream: int, work: Callable[[Strand], None], clock: float = 0.0) -> Strand:
@@ -145,6 +148,7 @@ class Scheduler:
             following.turn.release()
 
     def _live(self, me: Strand, work: Callable[[Strand], None]) -> None:
+        stay_on(self._core)
         try:
             me.inside = True
             try:
