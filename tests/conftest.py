@@ -12,10 +12,11 @@ CROWDED = ("test_launch", "test_calibrate")
 
 
 def pytest_collection_modifyitems(items):
-    """Keep them on one worker of pytest-xdist, so that they never run beside each other."""
+    """Keep them on one worker of pytest-xdist, so that they never run beside each other; first, as they take longest."""
     for item in items:
         if item.path.name.startswith(CROWDED):
             item.add_marker(pytest.mark.xdist_group("crowded"))
+    items.sort(key=lambda item: not item.path.name.startswith(CROWDED))
 
 
 @pytest.fixture(autouse=True)
