@@ -481,10 +481,9 @@ reveal("00.p3", rate[f"{RANKS} ranks, 1 thread each"] / rate["1 rank, 1 thread"]
 # %% [markdown]
 # Amdahl's bound of section 5 left out the price of talking: every step here makes an all-reduce for each gradient. Ranks
 # beyond the number of cores take turns, and in each all-reduce all of them wait for the one whose turn comes last. The
-# last line of the table is the fair opponent: one process with a thread on every core. Its threads wait for each other
-# too, many times in each step, which is why a core that something else keeps busy slows it down so much. On a laptop,
-# training with more ranks gains little or loses, and this course does not pretend otherwise. It measures what your
-# machine can show and computes the rest in the simulated world.
+# last line of the table is the fair opponent: one process with a thread on every core. It has no gradients to
+# send. On a laptop, training with more ranks gains little over it or loses, and this course does not pretend otherwise.
+# It measures what your machine can show and computes the rest in the simulated world.
 #
 # All ranks took the same steps. The accuracies differ a little because a sum in another order is rounded otherwise.
 # The training above sees each image once at most. Fifteen times, from a terminal:
