@@ -104,7 +104,7 @@ def _short(text: str) -> str:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext lockstep.world`; `import lockstep.world` in a notebook does the same."""
+    """`%load_ext lockstep`; `import lockstep.world` in a notebook does the same."""
     shell.register_magic_function(lambda line, cell: ranks_magic(line, cell, shell), "cell", "ranks")
 
 
