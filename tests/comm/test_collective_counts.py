@@ -79,29 +79,50 @@ def test_rabenseifner_sends_the_lower_bound_in_2_lg_p_messages(p):
     assert measured == folded(p, (2 * lg, 2 * (at_work - 1) * n * SIZE // at_work, n * SIZE))
 
 
-@pytest.mark.parametrize("p", (2, 4, 8))
-@pytest.mark.parametrize("n", (0, 1, 5))
-def test_rabenseifner_sends_its_messages_also_when_chunks_are_empty(p, n):
-    measured = counts(lambda comm: rabenseifner_all_reduce(comm, torch.ones(n)), p)
-    assert {messages for messages, _ in measured} == {2 * int(math.log2(p))}
-    assert sum(size for _, size in measured) == 2 * (p - 1) * n * SIZE
+@every_size
+@pytest.mark.parametrize("n", (0, 1, 5, 25, 843))
+def test_rabenseifner_in_uneven_chunks(p, n):
+    """Halving gives away all but the own chunk; doubling sends the chunks of a window that doubles each time.
+
+    After j halvings rank v works on the chunks whose first j bits are the last j bits of v, mirrored.
+    """
+    k = int(math.log2(p))
+    chunks = chunk_sizes(n, 2**k)
+
+    def window(v, j):
+        wanted = [v >> bit & 1 for bit in range(j)]
+        return sum(size for c, size in enumerate(chunks) if [c >> (k - 1 - bit) & 1 for bit in range(j)] == wanted)
+
+    at_work = [n - window(v, k) + sum(window(v, j) for j in range(1, k + 1)) for v in range(2**k)]
+    extra = p - 2**k
+    expected = []
+    for rank in range(p):
+        folds = rank < 2 * extra
+        v = rank // 2 if folds else rank - extra
+        idle = folds and rank % 2 == 0
+        expected.append((1, n * SIZE) if idle else (2 * k + folds, (at_work[v] + folds * n) * SIZE))
+    assert counts(lambda comm: rabenseifner_all_reduce(comm, torch.ones(n)), p) == expected
+    assert sum(at_work) == 2 * (2**k - 1) * n
 
 
 @every_size
-def test_trees_send_p_minus_1_messages_and_the_root_at_most_lg_p(p):
-    n, depth = 24, math.ceil(math.log2(p))
+@pytest.mark.parametrize("n", (0, 1, 25))
+def test_trees_send_p_minus_1_messages_and_the_root_at_most_lg_p(p, n):
+    depth = math.ceil(math.log2(p))
     for root in range(p):
         down = counts(lambda comm, root=root: tree_broadcast(comm, torch.ones(n), root), p)
         up = counts(lambda comm, root=root: tree_reduce(comm, torch.ones(n), root), p)
         assert down[root] == (depth, depth * n * SIZE)
         assert sum(messages for messages, _ in down) == p - 1
+        assert sum(size for _, size in down) == (p - 1) * n * SIZE
         assert up == [(0, 0) if r == root else (1, n * SIZE) for r in range(p)]
 
 
 @every_size
-def test_the_centre_of_a_central_all_reduce_is_its_hot_spot(p):
-    measured = counts(lambda comm: central_all_reduce(comm, torch.ones(24)), p)
-    assert measured == [(p - 1, (p - 1) * 24 * SIZE)] + [(1, 24 * SIZE)] * (p - 1)
+@pytest.mark.parametrize("n", (0, 1, 25))
+def test_the_centre_of_a_central_all_reduce_is_its_hot_spot(p, n):
+    measured = counts(lambda comm: central_all_reduce(comm, torch.ones(n)), p)
+    assert measured == [(p - 1, (p - 1) * n * SIZE)] + [(1, n * SIZE)] * (p - 1)
 
 
 @pytest.mark.parametrize(("p", "m"), [(8, 2), (8, 4), (6, 3), (6, 2), (4, 1), (4, 4), (4, 8)])
@@ -129,6 +150,10 @@ def test_all_to_all_gather_scatter_barrier(p):
     assert counts(lambda comm: pairwise_all_to_all(comm, torch.ones(3 * p)), p) == [(p - 1, 3 * (p - 1) * SIZE)] * p
     gather = counts(lambda comm: direct_gather(comm, torch.ones(3)), p)
     assert gather == [(0, 0)] + [(1, 3 * SIZE)] * (p - 1)
+    n = 3 * p + 1  # one row too many to divide
+    rows = chunk_sizes(n, p)
+    uneven = counts(lambda comm: pairwise_all_to_all(comm, torch.ones(n), rows, [rows[comm.rank]] * p), p)
+    assert uneven == [(p - 1, (n - rows[r]) * SIZE) for r in range(p)]
     shares = [torch.ones(3)] * p
     scatter = counts(lambda comm: direct_scatter(comm, torch.ones(3), shares if comm.rank == 0 else None), p)
     assert scatter == [(p - 1, 3 * (p - 1) * SIZE)] + [(0, 0)] * (p - 1)
