@@ -66,14 +66,15 @@ def needs_guard(op: str, dtype: torch.dtype) -> bool:
     return dtype in _INTEGERS and op in ("sum", "product")
 
 
-def combine(op: str, lower: Tensor, upper: Tensor, rank: int) -> Tensor:
-    """Reduce two partial results, 1-D, of equal length and dtype; `lower` comes from the lower ranks.
+def combine(op: str, lower: Tensor, upper: Tensor, rank: int, out: Tensor) -> Tensor:
+    """Reduce two partial results, 1-D, of equal length and dtype, into `out`; `lower` comes from the lower ranks.
 
+    `out` may be one of the two: memory for a third one costs more time than the addition.
     Raises CommunicationError, naming value, dtype and `rank`, when an integer result does not fit.
     """
     if not needs_guard(op, lower.dtype):
-        return _FUNCTIONS[op](lower, upper)
-    return narrow(op, *_exact_pair(op, lower, upper), lower.dtype, f"on rank {rank}")
+        return _FUNCTIONS[op](lower, upper, out=out)
+    return out.copy_(narrow(op, *_exact_pair(op, lower, upper), lower.dtype, f"on rank {rank}"))
 
 
 def divide(op: str, total: Tensor, p: int) -> Tensor:

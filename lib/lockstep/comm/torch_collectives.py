@@ -145,7 +145,7 @@ class BackendCollectives(Communicator):
             factors = ring_all_gather(wire, slot.buffer.unsqueeze(0))
             total = factors[0]
             for factor in factors[1:]:
-                total = combine("product", total, factor, self.rank)
+                combine("product", total, factor, self.rank, out=total)
             if dst in (None, self.rank):
                 slot.buffer.copy_(total)
                 slot.copy_back()

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from lockstep.comm.collectives.layout import Subset, chunk_sizes, flatten, levels, write_back
+from lockstep.comm.collectives.layout import Subset, chunk_sizes, flatten, levels, scratch_like, write_back
 from lockstep.comm.reduction import check_op, combine, divide
 
 if TYPE_CHECKING:
@@ -29,9 +28,9 @@ def _fold(comm: Communicator, flat: Tensor, op: str) -> list[int]:
     if r < 2 * extra and r % 2 == 0:
         comm.send(flat, r + 1)
     elif r < 2 * extra:
-        partial = torch.empty_like(flat)
+        partial = scratch_like(flat)
         comm.recv(partial, r - 1)
-        flat.copy_(combine(op, partial, flat, r))
+        combine(op, partial, flat, r, out=flat)
     return [rank for rank in range(p) if rank >= 2 * extra or rank % 2 == 1]
 
 
@@ -56,11 +55,11 @@ def recursive_doubling_all_reduce(comm: Communicator, tensor: Tensor, op: str = 
         cube = Subset(comm, at_work)
         for level in levels(cube.size):
             partner = cube.rank ^ (1 << level)
-            partial = torch.empty_like(flat)
+            partial = scratch_like(flat)
             cube.exchange([(flat, partner)], [(partial, partner)])
             # Lower ranks first on both sides, so that both round alike.
             lower, upper = (flat, partial) if cube.rank < partner else (partial, flat)
-            flat.copy_(combine(op, lower, upper, comm.rank))
+            combine(op, lower, upper, comm.rank, out=flat)
         divide(op, flat, comm.size)
     _unfold(comm, flat, at_work)
     return write_back(tensor, flat)
@@ -103,10 +102,10 @@ def _halve(cube: Subset, flat: Tensor, bounds: Sequence[int], op: str) -> tuple[
         partner = r ^ (1 << level)
         (keep_low, keep_high), (give_low, give_high) = _window(r, p, level + 1), _window(partner, p, level + 1)
         mine, theirs = flat[bounds[keep_low] : bounds[keep_high]], flat[bounds[give_low] : bounds[give_high]]
-        partial = torch.empty_like(mine)
+        partial = scratch_like(mine)
         cube.exchange([(theirs, partner)], [(partial, partner)])
         lower, upper = (mine, partial) if r < partner else (partial, mine)
-        mine.copy_(combine(op, lower, upper, r))
+        combine(op, lower, upper, r, out=mine)
     return _window(r, p, len(levels(p)))
 
 

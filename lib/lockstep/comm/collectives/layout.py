@@ -5,9 +5,11 @@ Floor 1, room `comm`. What the collectives of this folder share.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from lockstep.comm.errors import CommunicationError
@@ -34,6 +36,23 @@ def write_back(tensor: Tensor, flat: Tensor) -> Tensor:
     if flat.data_ptr() != tensor.data_ptr():
         tensor.detach().copy_(flat.view(tensor.shape))
     return tensor
+
+
+_kept = threading.local()
+_MOST_KEPT = 64 * 2**20  # bytes
+
+
+def scratch_like(part: Tensor) -> Tensor:
+    """A buffer for as many elements as 1-D `part`, with any content, until this thread asks for the next one.
+
+    Kept from call to call: the system zeroes fresh pages of 32 MiB in more time than a rank needs to add them.
+    """
+    if part.nbytes > _MOST_KEPT:
+        return torch.empty_like(part)
+    kept = getattr(_kept, "buffer", None)
+    if kept is None or kept.device != part.device or kept.numel() < part.nbytes:
+        kept = _kept.buffer = torch.empty(part.nbytes, dtype=torch.uint8, device=part.device)
+    return kept[: part.nbytes].view(part.dtype)
 
 
 def sizes_or_equal(sizes: Sequence[int] | None, n: int, p: int, what: str) -> list[int]:

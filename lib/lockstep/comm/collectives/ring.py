@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from lockstep.comm.collectives.layout import chunk_sizes, flatten, sizes_or_equal, write_back
+from lockstep.comm.collectives.layout import chunk_sizes, flatten, scratch_like, sizes_or_equal, write_back
 from lockstep.comm.errors import CommunicationError
 from lockstep.comm.reduction import check_op, combine, divide
 
@@ -32,9 +31,9 @@ def reduce_scatter_chunks(comm: Communicator, chunks: Sequence[Tensor], op: str)
     right, left = (r + 1) % p, (r - 1) % p
     for s in range(p - 1):
         outgoing, incoming = chunks[(r - s - 1) % p], chunks[(r - s - 2) % p]
-        partial = torch.empty_like(incoming)
+        partial = scratch_like(incoming)
         comm.exchange([(outgoing, right)], [(partial, left)])
-        incoming.copy_(combine(op, partial, incoming, r))
+        combine(op, partial, incoming, r, out=incoming)
     divide(op, chunks[r], p)
 
 

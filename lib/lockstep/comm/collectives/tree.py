@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from lockstep.comm.collectives.layout import flatten, levels, write_back
+from lockstep.comm.collectives.layout import flatten, levels, scratch_like, write_back
 from lockstep.comm.reduction import check_op, combine, divide
 
 if TYPE_CHECKING:
@@ -41,9 +40,9 @@ def tree_reduce(comm: Communicator, tensor: Tensor, dst: int = 0, op: str = "sum
     for level in reversed(levels(p)):
         d = 1 << level
         if v < d and v + d < p:
-            partial = torch.empty_like(total)
+            partial = scratch_like(total)
             comm.recv(partial, (comm.rank + d) % p)
-            total = combine(op, total, partial, comm.rank)
+            combine(op, total, partial, comm.rank, out=total)
         elif d <= v < 2 * d:
             comm.send(total, (comm.rank - d) % p)
     return write_back(tensor, divide(op, total, p)) if v == 0 else tensor
@@ -60,11 +59,11 @@ def central_all_reduce(comm: Communicator, tensor: Tensor, op: str = "sum", root
         comm.send(flat, root)
         comm.recv(flat, root)
         return write_back(tensor, flat)
-    total, partial = flat, torch.empty_like(flat)
+    partial = scratch_like(flat)
     for rank in others:
         comm.recv(partial, rank)
-        total = combine(op, total, partial, root)
-    flat.copy_(divide(op, total, comm.size))
+        combine(op, flat, partial, root, out=flat)
+    divide(op, flat, comm.size)
     for rank in others:
         comm.send(flat, rank)
     return write_back(tensor, flat)
