@@ -5,6 +5,7 @@ from lockstep.world.launch import launch
 from lockstep.world.magic import load_ipython_extension, prepare_notebook
 from lockstep.world.run import DeadlockError, RankError, Run, RunError, RunTimeout
 from lockstep.world.simulate import simulate
+from lockstep.world.timing import fit_collective, time_collectives
 
 __all__ = [
     "DeadlockError",
@@ -13,9 +14,11 @@ __all__ = [
     "RunError",
     "RunTimeout",
     "calibrate",
+    "fit_collective",
     "launch",
     "load_ipython_extension",
     "simulate",
+    "time_collectives",
 ]
 
 prepare_notebook()
