@@ -10,6 +10,7 @@ import pytest
 from lockstep.course import run as running
 from lockstep.course.build import lab_notebook
 from lockstep.course.run import VERDICT, check_functions, run, show_checks, show_runs
+from lockstep.course.tree import Tree
 
 
 @pytest.fixture
@@ -25,14 +26,29 @@ def lab(clone):
     return write
 
 
+@pytest.fixture
+def notebook(tmp_path):
+    """Writes a notebook of one cell, which imports nothing: a kernel with torch takes seconds to start."""
+
+    def write(code):
+        path = tmp_path / "labs" / "00_counting.ipynb"
+        path.parent.mkdir()
+        nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]), path)
+        return path
+
+    return write
+
+
 def test_an_unsolved_lab_runs_to_its_end_and_its_checks_are_counted(clone, lab, capsys):
     my = clone.tree.root / "my"
     my.mkdir()
+    before = dict(os.environ)
     outcome = run(lab("print(FAST)"), clone.tree, fast=True)
     assert outcome.error == ""
     assert [(check.id, check.status) for check in outcome.checks] == [("00.1", "not attempted")]
     executed = nbformat.read(outcome.executed, as_version=4)
     assert any(cell.get("outputs") and cell.outputs[0].get("text") == "True\n" for cell in executed.cells)
+    assert dict(os.environ) == before
     assert list(my.iterdir()) == [], "a headless run must not change what a student achieved"
     show_runs([outcome], clone.tree)
     assert "00_counting" in (table := capsys.readouterr().out) and "0 of 1" in table
@@ -46,10 +62,10 @@ def test_an_error_in_a_cell_is_one_sentence(clone, lab, capsys):
     assert "runs/labs/00_counting.ipynb to see it" in capsys.readouterr().out
 
 
-def test_a_kernel_that_dies_is_reported_and_leaves_nothing_behind(clone, lab):
+def test_a_kernel_that_dies_is_reported_and_leaves_nothing_behind(notebook, tmp_path):
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     start = time.monotonic()
-    outcome = run(lab("import os\nos._exit(3)"), clone.tree)
+    outcome = run(notebook("import os\nos._exit(3)"), Tree(tmp_path))
     assert "the kernel died" in outcome.error
     assert time.monotonic() - start < 60
     deadline = time.monotonic() + 5
@@ -58,16 +74,10 @@ def test_a_kernel_that_dies_is_reported_and_leaves_nothing_behind(clone, lab):
     assert not left
 
 
-def test_a_cell_without_end_is_stopped(clone, lab, monkeypatch):
+def test_a_cell_without_end_is_stopped(notebook, tmp_path, monkeypatch):
     monkeypatch.setattr(running, "PER_CELL", 2)
-    outcome = run(lab("while True:\n    pass"), clone.tree)
+    outcome = run(notebook("while True:\n    pass"), Tree(tmp_path))
     assert outcome.error == "a cell did not end within 2 s and was stopped"
-
-
-def test_the_environment_is_as_it_was(clone, lab):
-    before = dict(os.environ)
-    run(lab("pass"), clone.tree)
-    assert dict(os.environ) == before
 
 
 def test_functions_are_checked_past_errors_and_without_experiments(clone, lab, capsys):
