@@ -1,0 +1,7 @@
+"""Room `parallel`: ways to share one model's training out among ranks."""
+
+from lockstep.parallel.batch_norm import SyncBatchNorm2d
+from lockstep.parallel.buckets import make_buckets
+from lockstep.parallel.data import DistributedDataParallel
+
+__all__ = ["DistributedDataParallel", "SyncBatchNorm2d", "make_buckets"]

@@ -1,0 +1,84 @@
+"""Which gradients travel together, and the one flat tensor that they live in.
+
+Floor 2, room `parallel`. A parameter's gradient is a view into its bucket, so that what backward computes is written
+once and reduced where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lockstep.comm import Bucket
+
+
+def make_buckets(parameters: Sequence[Tensor], bucket_bytes: int) -> list[list[int]]:
+    """Share out the positions of `parameters`, last first, since their gradients are ready in about that order.
+
+    A bucket has one dtype and is closed as soon as it holds `bucket_bytes`, so a larger parameter closes its bucket
+    at once. Buckets are in the order in which their last gradient is ready. ValueError for a cap below 1 byte.
+    """
+    if not isinstance(bucket_bytes, int) or isinstance(bucket_bytes, bool) or bucket_bytes < 1:
+        raise ValueError(f"bucket_bytes is {bucket_bytes!r}: it is a whole number of bytes, at least 1.")
+    closed: list[list[int]] = []
+    filling: dict[torch.dtype, list[int]] = {}
+    held: dict[torch.dtype, int] = {}
+    for position in reversed(range(len(parameters))):
+        parameter = parameters[position]
+        filling.setdefault(parameter.dtype, []).append(position)
+        held[parameter.dtype] = held.get(parameter.dtype, 0) + parameter.nbytes
+        if held[parameter.dtype] >= bucket_bytes:
+            closed.append(filling.pop(parameter.dtype))
+            held[parameter.dtype] = 0
+    return sorted(closed + list(filling.values()), key=lambda positions: -positions[-1])
+
+
+class GradientBucket:
+    """A bucket and the parameters whose gradients it holds.
+
+    waiting: positions of those whose gradient is still to come. after: `more` elements behind the gradients, in the
+    same tensor, for what travels with them.
+    """
+
+    def __init__(self, index: int, parameters: Sequence[Tensor], more: int = 0) -> None:
+        self.parameters = tuple(parameters)
+        sizes = [parameter.numel() for parameter in parameters]
+        flat = torch.zeros(sum(sizes) + more, dtype=parameters[0].dtype, device=parameters[0].device)
+        *chunks, self.after = flat.split([*sizes, more])
+        parts = (shaped_like(parameter, chunk) for parameter, chunk in zip(parameters, chunks, strict=True))
+        self.content = Bucket(index, flat, tuple(parts))
+        self.waiting: set[int] = set()
+        self.expect_all()
+
+    def expect_all(self) -> None:
+        """Wait for every gradient anew."""
+        self.waiting.update(range(len(self.parameters)))
+
+    def fill_gaps(self) -> list[int]:
+        """Put in what waits still, zeros for a parameter without gradient; gives the positions of those."""
+        without = []
+        for position in self.waiting:
+            parameter, part = self.parameters[position], self.content.parts[position]
+            if parameter.grad is None:
+                part.zero_()
+                without.append(position)
+            elif parameter.grad is not part:
+                keep(parameter, part)
+        return without
+
+
+def keep(parameter: Tensor, part: Tensor) -> None:
+    """Move the parameter's gradient into its part of the bucket, and let that be the gradient from now on."""
+    gradient = parameter.grad
+    part.copy_(gradient.detach() if gradient.requires_grad else gradient)
+    parameter.grad = part
+
+
+def shaped_like(parameter: Tensor, chunk: Tensor) -> Tensor:
+    """View 1-D `chunk` in the parameter's shape and, where its elements are dense, in its order in memory."""
+    order = sorted(range(parameter.dim()), key=lambda dim: -parameter.stride(dim))
+    in_memory = chunk.view([parameter.shape[dim] for dim in order])
+    view = in_memory.permute([order.index(dim) for dim in range(parameter.dim())])
+    return view if view.stride() == parameter.stride() else chunk.view(parameter.shape)

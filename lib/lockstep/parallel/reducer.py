@@ -1,0 +1,149 @@
+"""Averages gradients over ranks while backward runs.
+
+Floor 2, room `parallel`. Read `buckets` first. A hook on each parameter puts its gradient into the bucket; when the
+bucket is full, and those before it are on their way, its exchange starts. When backward has computed everything, and
+before it returns, what is left is started and all is waited for.
+
+torch has no public way to run something at the end of backward. `queue_callback` and the number of the backward
+that runs are what its own FSDP and checkpointing use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from lockstep.comm import Communicator, Exchange, Handle
+from lockstep.parallel.buckets import GradientBucket, keep, make_buckets
+from lockstep.parallel.report import StepReport
+
+_at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
+_running_backward = torch._C._current_graph_task_id
+
+
+class Reducer:
+    """The buckets of some parameters, from the hooks on them until `remove()`.
+
+    names: of `parameters`. norms: batch norms whose running statistics are averaged, too. unannounced: called when a
+    gradient arrives in a backward that nobody began, and begins it.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        exchange: Exchange,
+        overlap: bool,
+        names: Sequence[str],
+        parameters: Sequence[nn.Parameter],
+        norms: Sequence[nn.Module],
+        bucket_bytes: int,
+        unannounced: Callable[[], None],
+    ) -> None:
+        self._comm, self._exchange, self._overlap, self._unannounced = comm, exchange, overlap, unannounced
+        groups = make_buckets(parameters, bucket_bytes)
+        last_dtype = parameters[groups[-1][0]].dtype if groups else torch.float32
+        self._report = StepReport(comm, norms, last_dtype, alone=not getattr(exchange, "exact", False))
+        self.names = [[names[position] for position in group] for group in groups]
+        self._buckets = [
+            GradientBucket(index, [parameters[i] for i in group], self._report.riding * (index == len(groups) - 1))
+            for index, group in enumerate(groups)
+        ]
+        if self._buckets:
+            self._report.ride(self._buckets[-1].after)
+        self._hooks = [
+            parameter.register_post_accumulate_grad_hook(self._hook(bucket, position))
+            for bucket in self._buckets
+            for position, parameter in enumerate(bucket.parameters)
+        ]
+        self._backward: int | None = None  # the backward that runs
+        self._synchronise, self._weight = True, 1.0
+        self._started: list[Handle] = []  # one for each bucket on its way
+
+    def remove(self) -> None:
+        """Take the hooks off; gradients stay where they are."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def begin(self, synchronise: bool, weight: float = 1.0) -> None:
+        """Called in a backward, as often as one likes, before the first gradient is there.
+
+        synchronise: whether to average at all. weight: of this rank's running statistics.
+        """
+        running = _running_backward()
+        if running == self._backward:
+            self._synchronise = self._synchronise or synchronise
+            return
+        for handle in self._started:  # of a backward that failed half-way
+            handle.wait()
+        self._start_anew()
+        self._backward, self._synchronise, self._weight = running, synchronise, weight
+        _at_end_of_backward(self._finish)
+
+    def _start_anew(self) -> None:
+        self._started.clear()
+        for bucket in self._buckets:
+            bucket.expect_all()
+
+    def _hook(self, bucket: GradientBucket, position: int) -> Callable[[Tensor], None]:
+        part, waiting = bucket.content.parts[position], bucket.waiting
+
+        def accumulated(parameter: Tensor) -> None:
+            if self._backward is None:
+                self._unannounced()
+            if parameter.grad is not part:
+                keep(parameter, part)
+            if position in waiting:
+                waiting.remove(position)
+            else:
+                self._again(bucket, position)
+            if not waiting:
+                self._start_full_buckets()
+
+        return accumulated
+
+    def _again(self, bucket: GradientBucket, position: int) -> None:
+        index = bucket.content.index
+        if index < len(self._started):
+            raise RuntimeError(
+                f"The gradient of {self.names[index][position]} grew after its bucket was sent: in one backward it "
+                f"arrived twice. Checkpoint with use_reentrant=False, or use overlap=False."
+            )
+
+    def _start_full_buckets(self) -> None:
+        if self._synchronise and self._overlap:
+            while len(self._started) < len(self._buckets) and not self._buckets[len(self._started)].waiting:
+                self._start_next(incomplete=False)
+
+    def _start_next(self, incomplete: bool) -> None:
+        index = len(self._started)
+        if index == len(self._buckets) - 1:
+            self._report.write(incomplete, self._weight)
+        self._started.append(self._exchange.start(self._comm, self._buckets[index].content))
+
+    def _finish(self) -> None:
+        """At the end of backward: average what is left, wait for all of it."""
+        if self._synchronise and self._buckets:
+            late = self._buckets[len(self._started) :]
+            without = [(bucket, position) for bucket in late for position in bucket.fill_gaps()]
+            for _ in late:
+                self._start_next(incomplete=bool(without))
+            self._report.start()
+            for handle in self._started:
+                handle.wait()
+            if self._report.read():
+                self._hand_out(without)
+        self._start_anew()
+        self._backward = None
+
+    def _hand_out(self, without: Sequence[tuple[GradientBucket, int]]) -> None:
+        """Some rank lacks some gradients: it gets the mean of those that another rank has."""
+        parameters = [parameter for bucket in self._buckets for parameter in bucket.parameters]
+        has = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.uint8)
+        anywhere = self._comm.all_reduce(has.to(self._comm.device), op="max").tolist()
+        somewhere = {id(parameter) for parameter, found in zip(parameters, anywhere, strict=True) if found}
+        for bucket, position in without:
+            parameter = bucket.parameters[position]
+            if id(parameter) in somewhere:
+                parameter.grad = bucket.content.parts[position]
