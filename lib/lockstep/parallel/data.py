@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lockstep.comm import AllReduce, CommunicationError, Communicator, Exchange
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
 from lockstep.parallel.batch_norm import SyncBatchNorm2d
-from lockstep.parallel.outputs import tensors_in
+from lockstep.parallel.outputs import map_tensors, tensors_in
 from lockstep.parallel.reducer import Reducer
 from lockstep.parallel.uneven import uneven_batches
 
@@ -72,9 +72,7 @@ class DistributedDataParallel(nn.Module):
             self._reducer.remove()
             self._reducer = self._make_reducer()
         outputs = self.module(*args, **kwargs)
-        if torch.is_grad_enabled():
-            self._announce(outputs, args, kwargs)
-        return outputs
+        return self._announcing(outputs) if torch.is_grad_enabled() else outputs
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -130,7 +128,7 @@ class DistributedDataParallel(nn.Module):
             self._begin_unannounced,
         )
 
-    def _announce(self, outputs: Any, args: Any, kwargs: Any) -> None:
+    def _announcing(self, outputs: Any) -> Any:
         """Let the first gradient that reaches an output begin the averaging, and scale all that enter."""
         synchronise, weight, reducer = self._synchronise, self._weight, self._reducer
 
@@ -138,16 +136,19 @@ class DistributedDataParallel(nn.Module):
             reducer.begin(synchronise, weight)
             return None if weight == 1.0 else gradient * weight
 
-        given = set() if weight == 1.0 else {id(tensor) for tensor in tensors_in((args, kwargs))}
+        def entrance(tensor: Tensor) -> Tensor:
+            # Not the output itself: where one output is made of another, its gradient would be scaled twice.
+            entrance = tensor.view_as(tensor) if tensor.requires_grad else tensor
+            if entrance.requires_grad:
+                entrance.register_hook(arrived)
+            return entrance
+
+        if weight != 1.0:
+            return map_tensors(entrance, outputs)
         for tensor in tensors_in(outputs):
-            if not tensor.requires_grad or id(tensor) in given:
-                continue
             if not tensor.is_leaf:
                 tensor.register_hook(arrived)
-            elif weight != 1.0:
-                raise ValueError(
-                    "a model under batches() returned one of its parameters as it is: return p * 1 instead"
-                )
+        return outputs
 
     def _begin_unannounced(self) -> None:
         if self._weight != 1.0:

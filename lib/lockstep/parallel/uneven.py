@@ -5,14 +5,14 @@ Floor 2, room `parallel`. Legend: p ranks, n_r samples of rank r in this step, N
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lockstep.comm import CommunicationError, Communicator
-from lockstep.parallel.outputs import tensors_in
+from lockstep.parallel.outputs import map_tensors, tensors_in
 
 
 def uneven_batches(comm: Communicator, loader: Iterable[Any]) -> Iterator[tuple[Any, float]]:
@@ -38,7 +38,7 @@ def uneven_batches(comm: Communicator, loader: Iterable[Any]) -> Iterator[tuple[
                 f"use fewer ranks, or share out the samples so that each has at least one."
             )
         if batch is not None:
-            empty = _emptied(batch)
+            empty = map_tensors(_without_samples, batch)
         yield (empty if batch is None else batch), (p * n_r / n if n else 1.0)
 
 
@@ -52,13 +52,5 @@ def _samples(batch: Any) -> int:
     return len(tensor)
 
 
-def _emptied(batch: Any) -> Any:
-    """The same structure without a sample; what is no tensor stays."""
-    if isinstance(batch, Tensor):
-        return batch[:0].clone()  # a view would keep the whole batch
-    if isinstance(batch, Mapping):
-        return {name: _emptied(part) for name, part in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        parts = [_emptied(part) for part in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
-    return batch
+def _without_samples(tensor: Tensor) -> Tensor:
+    return tensor[:0].clone() if tensor.dim() else tensor  # a view would keep the whole batch
