@@ -21,6 +21,7 @@ when n elements do not divide by p ranks, the first n mod p chunks have one more
 | `scatter(t, tensors, src)`             | in place, returned |      | no         | each rank its own shape | all        |
 | `barrier()`                            | None               |      | no         |                         | all        |
 | `split(color, key)`                    | a communicator, or None |  | no        |                         | all        |
+| `on_cpu()`, `beside(work)`             | a communicator; a handle |  | no      |                         | all with gloo |
 
 `op` is "sum", "mean", "max", "min" or "product". With `async_op=True` a call returns a `Handle`
 whose `wait()` gives the result. Changing a buffer before `wait()` is an error of the program: the simulated
@@ -209,6 +210,18 @@ class Communicator(ABC):
     @abstractmethod
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Collective: one communicator for each `color`, its ranks in order of (key, rank); None for `color=None`."""
+
+    @abstractmethod
+    def on_cpu(self) -> Communicator:
+        """Collective: the same ranks, for messages of CPU tensors, apart from those of this communicator."""
+
+    @abstractmethod
+    def beside(self, work: Callable[[Communicator], Any]) -> Handle:
+        """Start `work(comm)` in a second thread of this rank alone; `wait()` gives its result, or raises its error.
+
+        Its `comm` has the ranks and the messages of this one, so use a communicator made for it. Its spans lie
+        on the rank's stream 1. One at a time, and no asynchronous collective of ours meanwhile.
+        """
 
     # time
     @abstractmethod

@@ -6,6 +6,7 @@ in `torch_collectives`, the wire under both in `torch_wire`, and `from_torch` in
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -48,6 +49,7 @@ class TorchCommunicator(BackendCollectives):
 
     _threads_seen: set[int] = set()  # of this process: threads that have waited in any communicator
     _groups_made = 0  # of this process: process groups made by `split`
+    _stream = 0  # of the rank: where spans of blocking calls go
 
     def __init__(
         self,
@@ -80,11 +82,16 @@ class TorchCommunicator(BackendCollectives):
         self.gloo = self.device.type == "cpu"
         self.in_order = list(peers) == list(range(self.size))
         self._peers, self._name = peers, name
-        self._wire = Wire(self.group, peers, tags=self.gloo)
+        self._wire = self._make_wire()
         self._sends, self._recvs = [0] * self.size, [0] * self.size
         self._collectives = self._splits = 0
         self._pending: list[WorkHandle | ThreadHandle] = []
+        self._beside_until = 0.0  # when the collective that ran last in the thread ended
         self._thread: CollectiveThread | None = None
+
+    def _make_wire(self) -> Wire:
+        """What carries this communicator's messages."""
+        return Wire(self.group, self._peers, tags=self.gloo)
 
     # ------------------------------------------------------------------------------------------ point to point
 
@@ -111,6 +118,8 @@ class TorchCommunicator(BackendCollectives):
         """One batch: all sends and receives start together, and it returns when all are done."""
         for tensor, rank in [*sends, *recvs]:
             self._check_message(tensor, rank)
+        if not sends and not recvs:
+            return
         started = self.now()
         needs = [self._post_send(tensor, dst) for tensor, dst in sends]
         needs += [self._post_recv(tensor, src) for tensor, src in recvs]
@@ -121,16 +130,17 @@ class TorchCommunicator(BackendCollectives):
         ins = [
             (slot.buffer, src, message_tag(describe(tensor))) for slot, (tensor, src) in zip(slots, recvs, strict=True)
         ]
-        works = self._wire.batch(outs, ins)
+        works = self._wire.batch(outs, ins, started)
         for buffer, dst, _ in outs:
             self.count_sent(dst, self._next(self._sends, dst), buffer.nbytes, started)
         indices = [self._next(self._recvs, src) for _, src in recvs]
 
         def finish() -> None:
             del outs[:]  # until now they keep copies of non-contiguous tensors alive
-            for slot, (_, src), index in zip(slots, recvs, indices, strict=True):
+            times = self._wire.moved(works, len(recvs), started, self.now())
+            for slot, (_, src), index, (began, there) in zip(slots, recvs, indices, times, strict=True):
                 slot.copy_back()
-                self.count_received(src, index, slot.buffer.nbytes, started)
+                self.count_received(src, index, slot.buffer.nbytes, began, there)
 
         parts = [f"{describe(tensor)} to rank {dst}" for tensor, dst in sends]
         parts += [f"{describe(tensor)} from rank {src}" for tensor, src in recvs]
@@ -142,7 +152,7 @@ class TorchCommunicator(BackendCollectives):
         self._check_message(tensor, dst)
         started, words, buffer = self.now(), describe(tensor), outgoing(tensor)
         need = self._post_send(tensor, dst)
-        works = self._wire.batch([(buffer, dst, message_tag(words))], [])
+        works = self._wire.batch([(buffer, dst, message_tag(words))], [], started)
         self.count_sent(dst, self._next(self._sends, dst), buffer.nbytes, started)
         detail = {"dst": self._in_run[dst]}
         call = Call(
@@ -154,12 +164,13 @@ class TorchCommunicator(BackendCollectives):
         self._check_message(tensor, src)
         started, words, slot = self.now(), describe(tensor), incoming(tensor)
         need = self._post_recv(tensor, src)
-        works = self._wire.batch([], [(slot.buffer, src, message_tag(words))])
+        works = self._wire.batch([], [(slot.buffer, src, message_tag(words))], started)
         index = self._next(self._recvs, src)
 
         def finish() -> Tensor:
             slot.copy_back()
-            self.count_received(src, index, slot.buffer.nbytes, started)
+            ((began, there),) = self._wire.moved(works, 1, started, self.now())
+            self.count_received(src, index, slot.buffer.nbytes, began, there)
             return tensor
 
         words = f"{verb} of {words} from rank {src}"
@@ -177,11 +188,11 @@ class TorchCommunicator(BackendCollectives):
         others = [rank for rank in range(self.size) if rank != self.rank]
         needs = [Need(rank, ANY_SEND, checksum(words), 0) for rank in others]
         call = Call("recv", "recv", f"recv of {words} from any rank", needs, started, slot.buffer.nbytes, mode="any")
-        src = self.block(call, "recv", lambda: self._wire.recv_any(slot.buffer, message_tag(words)))
+        src = self.block(call, "recv", lambda: self._wire.recv_any(slot.buffer, message_tag(words), started))
         if self.board:
             self.board.post_recv(src, words)
         slot.copy_back()
-        self.count_received(src, self._next(self._recvs, src), slot.buffer.nbytes, started)
+        self.count_received(src, self._next(self._recvs, src), slot.buffer.nbytes, started, self.now())
         return src
 
     def _check_message(self, tensor: Tensor, peer: int) -> None:
@@ -224,7 +235,12 @@ class TorchCommunicator(BackendCollectives):
         call = self.post_collective(name, signature, needs)
 
         def run() -> Any:
-            return algorithm(CollectiveWire(self, self._wire, call.index))
+            post = self._wire.first_post(call.started, self._beside_until if async_op else 0.0)
+            wire = CollectiveWire(self, self._wire, call.index, post)
+            result = algorithm(wire)
+            if async_op:
+                self._beside_until = self.now() if wire.post is None else wire.post
+            return result
 
         if not async_op:
             return self.block(call, "collective", run)
@@ -260,12 +276,15 @@ class TorchCommunicator(BackendCollectives):
     def _collect_spans(self) -> None:
         """Asynchronous collectives that are done become spans beside the rank's own work.
 
-        Looked at whenever the rank communicates: an end may be seen late, never early.
+        Looked at whenever the rank communicates: an end of the backend's may be seen late, never early.
         """
         for handle in [handle for handle in self._pending if handle.done()]:
             self._pending.remove(handle)
             call = handle.call
-            self._record("collective", call, call.started, stream=1)
+            if isinstance(handle, ThreadHandle) and self.gloo:
+                self.recorder.add_span("collective", call.name, *handle.times, None, 1, call.bytes, call.detail)
+            else:
+                self._record("collective", call, call.started, stream=1)
 
     def _mark(self, now: float) -> float | torch.cuda.Event:
         """Where a span starts: the time, or on a GPU an event."""
@@ -299,7 +318,7 @@ class TorchCommunicator(BackendCollectives):
         finally:
             if board:
                 board.running()
-            self._record(kind, call, started)
+            self._record(kind, call, started, self._stream)
             if self._pending:
                 self._collect_spans()
 
@@ -322,11 +341,11 @@ class TorchCommunicator(BackendCollectives):
             self.traffic.count_sent(self._in_run[dst], size)
             self.recorder.add_sent(self._in_run[dst], (self._name, index), size, posted)
 
-    def count_received(self, src: int, index: Hashable, size: int, posted: float) -> None:
+    def count_received(self, src: int, index: Hashable, size: int, posted: float, arrived: float) -> None:
         """Count and record one message that has arrived."""
         with _counting:
             self.traffic.count_received(size)
-            self.recorder.add_received(self._in_run[src], (self._name, index), size, posted, self.now())
+            self.recorder.add_received(self._in_run[src], (self._name, index), size, posted, arrived)
 
     # --------------------------------------------------------------------------------------------------- split
 
@@ -336,6 +355,27 @@ class TorchCommunicator(BackendCollectives):
             raise CommunicationError(f"split(color={color!r}, key={key!r}): both are whole numbers; color may be None.")
         call = self.post_collective("split", "split")
         return self.block(call, "collective", lambda: self._split(color, key))
+
+    def on_cpu(self) -> Self:
+        """Collective: the same ranks, for messages of CPU tensors; CommunicationError when the group has no gloo."""
+        if "gloo" not in dist.get_backend_config(self.group):
+            raise CommunicationError(
+                f"Messages of CPU tensors need gloo, and this group has {dist.get_backend_config(self.group)}: "
+                f'open it with init_process_group("cpu:gloo,cuda:nccl").'
+            )
+        twin = self.split(0)
+        twin.device = torch.device("cpu")
+        twin._set_up(twin._peers, twin._name)
+        return twin
+
+    def beside(self, work: Callable[[Communicator], Any]) -> ThreadHandle:
+        """Start `work(comm)` in a second thread of this rank, which does not keep the process alive."""
+        twin = copy.copy(self)
+        twin._stream = 1
+        call = Call("beside", "wait", "what runs beside it", (), self._mark(self.now()))
+        handle = ThreadHandle(self, call, lambda: work(twin))
+        threading.Thread(target=handle, name="lockstep beside", daemon=True).start()
+        return handle
 
     def _split(self, color: int | None, key: int) -> Self | None:
         number, self._splits = self._splits, self._splits + 1
@@ -369,11 +409,9 @@ class TorchCommunicator(BackendCollectives):
 
     def _part(self, members: Sequence[int], group: dist.ProcessGroup, name: str) -> Self:
         """The communicator of `members` (ranks of this one, in their new order) on `group`."""
-        part = object.__new__(type(self))
+        part = copy.copy(self)  # what concerns the rank and not the communicator is shared
         part.group, part._control = group, group
         part.rank, part.size, part.device = members.index(self.rank), len(members), self.device
-        # What concerns the rank and not the communicator is shared with the one it is split from.
-        part._clock, part.recorder, part.traffic = self._clock, self.recorder, self.traffic
         part._in_run = tuple(self._in_run[member] for member in members)
         part.board = self.board and self._board_of(part, name)
         # torch numbers the ranks of a group by their order in the whole run, whatever the key says.

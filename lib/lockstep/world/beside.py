@@ -17,11 +17,20 @@ from lockstep.world.groups import Meeting
 from lockstep.world.scheduler import Scheduler, Strand
 
 
+class OwnWork:
+    """What a rank runs beside itself and no other rank has part in; stands where a collective's meeting would."""
+
+    absent = ()
+
+    def __str__(self) -> str:
+        return "what runs beside it"
+
+
 @dataclass(eq=False)
 class Job:
-    """A collective that was launched: `run(strand)` performs it. `end` is None until it has."""
+    """A collective or own work that was launched: `run(strand)` performs it. `end` is None until it has."""
 
-    meeting: Meeting
+    meeting: Meeting | OwnWork
     launched: float
     run: Callable[[Strand], Any]
     result: Any = None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.comm.signature import describe
-from lockstep.world.beside import Job
+from lockstep.world.beside import Job, OwnWork
 from lockstep.world.groups import Meeting
 from lockstep.world.rank import Failure
 from lockstep.world.report import RankState, deadlock_error, name_ranks, rank_error, timeout_error
@@ -110,7 +110,8 @@ def _waits(simulation: Simulation, strand: Strand, gone: set[int]) -> str:
     if strand.returned is not None:
         words = f"its return, for what it did not wait for: {words.removeprefix('wait() for ')}"
     beside = simulation.second_streams[strand.rank].strand
-    if beside is not None and beside.waits is not None and not isinstance(strand.waits, Job):
+    in_it = isinstance(strand.waits, Job) and not isinstance(strand.waits.meeting, OwnWork)
+    if beside is not None and beside.waits is not None and not in_it:
         words += f"; and beside it in {_words(beside, gone)}"
     return words
 

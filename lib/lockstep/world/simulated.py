@@ -20,7 +20,7 @@ from lockstep.comm.signature import check_rank, check_tensor, describe
 from lockstep.cost import Cost, LayerCost
 from lockstep.trace import Span
 from lockstep.trace.events import KINDS
-from lockstep.world.beside import Job
+from lockstep.world.beside import Job, OwnWork
 from lockstep.world.calls import Call, CostSpan
 from lockstep.world.charging import Charge
 from lockstep.world.groups import Group, Meeting
@@ -87,7 +87,8 @@ class SimulatedCommunicator(Communicator):
             for tensor, other in pairs:
                 self._peer(other, role)
                 check_tensor(tensor, CPU)
-        with self.call("send" if sends else "recv", "exchange", sum(tensor.nbytes for tensor, _ in sends)):
+        name = "exchange" if sends or recvs else ""
+        with self.call("send" if sends else "recv", name, sum(tensor.nbytes for tensor, _ in sends)):
             self._lane.exchange(sends, recvs)
 
     # collectives
@@ -153,6 +154,19 @@ class SimulatedCommunicator(Communicator):
         return (
             None if color is None else SimulatedCommunicator(self.simulation, meeting.groups[color], self.strand, self)
         )
+
+    def on_cpu(self) -> SimulatedCommunicator:
+        return self.split(0)
+
+    def beside(self, work: Callable[[Communicator], Any]) -> SimulatedHandle:
+        def run(strand: Strand) -> Any:
+            return work(SimulatedCommunicator(self.simulation, self.group, strand))
+
+        with self.call("compute", ""):
+            self.simulation.scheduler.yield_to_earlier(self.strand)
+            job = Job(OwnWork(), self.strand.clock, run)
+            self.simulation.second_streams[self.strand.rank].launch(job)
+            return job_handle(self, job)
 
     # time
 
