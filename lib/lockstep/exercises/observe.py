@@ -261,5 +261,6 @@ def is_students(file: str) -> bool:
         return False
     path = Path(os.path.realpath(file))
     if path.is_relative_to(_HERE):
-        return path.parent == _HERE / "exercises" and path.name.startswith("lab")
+        room, *inside = path.relative_to(_HERE).parts
+        return room == "exercises" and inside[0].startswith("lab")
     return not any(path.is_relative_to(place) for place in _INSTALLED)

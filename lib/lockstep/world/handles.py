@@ -41,7 +41,7 @@ class Lent:
 
     def _current_version(self) -> int | None:
         # Views share one count of writes, and a program may well change one chunk while another is on its way.
-        alone = self.tensor.nbytes == self.tensor.untyped_storage().nbytes()
+        alone = 0 < self.tensor.nbytes == self.tensor.untyped_storage().nbytes()
         return self.tensor._version if alone and not self.tensor.is_inference() else None
 
 

@@ -58,7 +58,8 @@ def _reduce_code(make: Any, parts: tuple[Any, ...], file: str) -> tuple[Any, ...
 def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
     requires_grad = tensor.requires_grad and tensor.is_leaf
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    data = pickle.PickleBuffer(plain.reshape(-1).view(torch.uint8).numpy())
+    flat = plain.reshape(-1) if plain.numel() else plain.new_empty(0)  # without elements its stride may be 0
+    data = pickle.PickleBuffer(flat.view(torch.uint8).numpy())
     return _rebuild_tensor, (data, plain.dtype, tuple(plain.shape), requires_grad)
 
 

@@ -26,6 +26,8 @@ def chunk_sizes(n: int, p: int) -> list[int]:
 def flatten(tensor: Tensor) -> Tensor:
     """The elements in row-major order, 1-D, outside autograd: a view where the layout allows, else a copy."""
     flat = tensor.detach()
+    if not flat.numel():  # one made from an empty array has stride 0, and cannot be seen as bytes
+        return flat.new_empty(0)
     if flat.is_conj() or flat.is_neg():  # a view whose bytes are not the values it shows
         flat = flat.resolve_conj().resolve_neg()
     return flat.view(-1) if flat.is_contiguous() else flat.contiguous().view(-1)
