@@ -1,5 +1,6 @@
 """Room `nn`: the layers and the networks that the labs train; start with `models.LeNet`."""
 
 from lockstep.nn.models import MODELS, LeNet
+from lockstep.nn.optimizers import LARS
 
-__all__ = ["MODELS", "LeNet"]
+__all__ = ["LARS", "MODELS", "LeNet"]

@@ -1,8 +1,19 @@
 """Room `parallel`: ways to share one model's training out among ranks."""
 
+from lockstep.parallel.accuracy import distributed_accuracy
 from lockstep.parallel.batch_norm import SyncBatchNorm2d
 from lockstep.parallel.buckets import make_buckets
 from lockstep.parallel.data import DistributedDataParallel
+from lockstep.parallel.rates import linear_lr, scaled_lr, square_root_lr
 from lockstep.parallel.server import ParameterServer
 
-__all__ = ["DistributedDataParallel", "ParameterServer", "SyncBatchNorm2d", "make_buckets"]
+__all__ = [
+    "DistributedDataParallel",
+    "ParameterServer",
+    "SyncBatchNorm2d",
+    "distributed_accuracy",
+    "linear_lr",
+    "make_buckets",
+    "scaled_lr",
+    "square_root_lr",
+]
