@@ -149,8 +149,9 @@ class TorchCommunicator(BackendCollectives):
         WorkHandle(self, call, works, finish).wait_as(kind)
 
     def _start_send(self, tensor: Tensor, dst: int, verb: str) -> WorkHandle:
+        started = self.now()
         self._check_message(tensor, dst)
-        started, words, buffer = self.now(), describe(tensor), outgoing(tensor)
+        words, buffer = describe(tensor), outgoing(tensor)
         need = self._post_send(tensor, dst)
         works = self._wire.batch([(buffer, dst, message_tag(words))], [], started)
         self.count_sent(dst, self._next(self._sends, dst), buffer.nbytes, started)
@@ -161,8 +162,9 @@ class TorchCommunicator(BackendCollectives):
         return WorkHandle(self, call, works, lambda: None)
 
     def _start_recv(self, tensor: Tensor, src: int, verb: str) -> WorkHandle:
+        started = self.now()
         self._check_message(tensor, src)
-        started, words, slot = self.now(), describe(tensor), incoming(tensor)
+        words, slot = describe(tensor), incoming(tensor)
         need = self._post_recv(tensor, src)
         works = self._wire.batch([], [(slot.buffer, src, message_tag(words))], started)
         index = self._next(self._recvs, src)
@@ -235,7 +237,7 @@ class TorchCommunicator(BackendCollectives):
         call = self.post_collective(name, signature, needs)
 
         def run() -> Any:
-            post = self._wire.first_post(call.started, self._beside_until if async_op else 0.0)
+            post = self._wire.first_post(self.begins_beside(call) if async_op else call.started)
             wire = CollectiveWire(self, self._wire, call.index, post)
             result = algorithm(wire)
             if async_op:
@@ -272,6 +274,17 @@ class TorchCommunicator(BackendCollectives):
             return handle.wait_as("collective")
         self._pending.append(handle)
         return handle
+
+    def begins_beside(self, call: Call) -> float:
+        """When an asynchronous collective of ours begins: at its launch, or at the end of the one before it."""
+        return max(call.started, self._beside_until) if self.gloo else self.now()
+
+    def ended_beside(self, begun: float) -> float:
+        """When that which began beside the rank's work at `begun` ended: now, or for a paced collective when it should."""
+        return self._beside_until if self._beside_until > begun else self.now()
+
+    def hold(self, works: Sequence[dist.Work]) -> None:
+        """Return when what this rank has waited for may be seen: at once, where nothing is paced."""
 
     def _collect_spans(self) -> None:
         """Asynchronous collectives that are done become spans beside the rank's own work.

@@ -65,6 +65,7 @@ class WorkHandle:
             self._comm.block(self.call, kind, self._join)
             self._waited = True
             self._result = self._finish()
+            self._comm.hold(self._works)
         return self._result
 
     def _join(self) -> None:
@@ -73,21 +74,24 @@ class WorkHandle:
 
 
 class ThreadHandle:
-    """A collective of ours that runs in the communicator's thread."""
+    """A collective of ours that runs in the communicator's thread; `times` are its begin and end (s), once it is done."""
 
     def __init__(self, comm: TorchCommunicator, call: Call, run: Callable[[], Any]) -> None:
         self.call = call
         self._comm, self._run = comm, run
         self._ended = threading.Event()
+        self.times = (0.0, 0.0)
         self._result: Any = None
         self._error: BaseException | None = None
 
     def __call__(self) -> None:
         """In the thread: run the collective and keep what came of it."""
+        begun = self._comm.begins_beside(self.call)
         try:
             self._result = self._run()
         except BaseException as error:  # raised again where the program waits
             self._error = error
+        self.times = begun, self._comm.ended_beside(begun)
         self._ended.set()
 
     def done(self) -> bool:

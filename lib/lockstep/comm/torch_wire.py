@@ -67,27 +67,45 @@ class Wire:
     def irecv(self, buffer: Tensor, src: int, tag: int) -> dist.Work:
         return dist.irecv(buffer, group=self._group, group_src=self._peers[src], tag=tag if self.tags else 0)
 
-    def recv_any(self, buffer: Tensor, tag: int) -> int:
-        """Receive from whoever sends first; gives the rank. gloo only."""
+    def recv_any(self, buffer: Tensor, tag: int, posted: float) -> int:
+        """Receive from whoever sends first; gives the rank. gloo only. `posted` as in `batch`."""
         source = dist.recv(buffer, group=self._group, tag=tag)
         return self._peers.index(dist.get_group_rank(self._group, source))
 
     def batch(
-        self, sends: Sequence[tuple[Tensor, int, int]], recvs: Sequence[tuple[Tensor, int, int]]
+        self, sends: Sequence[tuple[Tensor, int, int]], recvs: Sequence[tuple[Tensor, int, int]], posted: float
     ) -> list[dist.Work]:
-        """Start all of (buffer, rank, tag) at once."""
+        """Start all of (buffer, rank, tag) at once; `posted` (seconds) counts where a wire paces its messages."""
         if self.tags:  # gloo: receives first, so that data goes straight into its buffer
             return [self.irecv(*each) for each in recvs] + [self.isend(*each) for each in sends]
         ops = [dist.P2POp(dist.isend, t, group=self._group, group_peer=self._peers[r]) for t, r, _ in sends]
         ops += [dist.P2POp(dist.irecv, t, group=self._group, group_peer=self._peers[r]) for t, r, _ in recvs]
         return dist.batch_isend_irecv(ops) if ops else []
 
+    def moved(self, works: Sequence[dist.Work], receives: int, posted: float, now: float) -> list[tuple[float, float]]:
+        """When each of the `receives` messages of a batch that is over began to move and was there, as far as we see."""
+        return [(posted, now)] * receives
+
+    def hold(self, works: Sequence[dist.Work]) -> None:
+        """Return when what was waited for may be seen: at once, where nothing is paced."""
+
+    def first_post(self, begun: float) -> float | None:
+        """When a collective that began at `begun` posts its first message; None means now."""
+        return None
+
+    def next_post(self, works: Sequence[dist.Work]) -> float | None:
+        """When a collective posts what follows on this batch; None means now."""
+        return None
+
 
 class CollectiveWire:
-    """What a collective of ours runs on: the `rank`, `size`, `send`, `recv`, `exchange` of collective `index`."""
+    """What a collective of ours runs on: the `rank`, `size`, `send`, `recv`, `exchange` of collective `index`.
 
-    def __init__(self, comm: TorchCommunicator, wire: Wire, index: int) -> None:
-        self.rank, self.size, self.device = comm.rank, comm.size, comm.device
+    post: when its next message is posted, in seconds; None means whenever that is.
+    """
+
+    def __init__(self, comm: TorchCommunicator, wire: Wire, index: int, post: float | None = None) -> None:
+        self.rank, self.size, self.device, self.post = comm.rank, comm.size, comm.device, post
         self._comm, self._wire, self._index = comm, wire, index
         self._sent = [0] * comm.size
         self._received = [0] * comm.size
@@ -100,35 +118,38 @@ class CollectiveWire:
         return src
 
     def exchange(self, sends: Sequence[tuple[Tensor, int]], recvs: Sequence[tuple[Tensor, int]]) -> None:
-        posted = self._comm.now()
+        posted = self._comm.now() if self.post is None else self.post
         slots = [incoming(tensor) for tensor, _ in recvs]
         works = self._wire.batch(
             [(outgoing(tensor), dst, self._tag(describe(tensor))) for tensor, dst in sends],
             [(slot.buffer, src, self._tag(describe(tensor))) for slot, (tensor, src) in zip(slots, recvs, strict=True)],
+            posted,
         )
         for tensor, dst in sends:
             self._comm.count_sent(dst, ("collective", self._index, self._sent[dst]), tensor.nbytes, posted)
             self._sent[dst] += 1
         for work in works:
             work.wait()
-        for slot, (tensor, src) in zip(slots, recvs, strict=True):
+        self.post = self._wire.next_post(works)
+        times = self._wire.moved(works, len(recvs), posted, self._comm.now())
+        for slot, (tensor, src), (began, there) in zip(slots, recvs, times, strict=True):
             slot.copy_back()
-            self._comm.count_received(src, ("collective", self._index, self._received[src]), tensor.nbytes, posted)
+            index = ("collective", self._index, self._received[src])
+            self._comm.count_received(src, index, tensor.nbytes, began, there)
             self._received[src] += 1
+        self._wire.hold(works)
 
     def send_words(self, words: str, dst: int) -> None:
         """Send a control message, which is not counted."""
         buffer = torch.zeros(WORDS, dtype=torch.uint8)
         text = words.encode()[:WORDS]
         buffer[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        for work in self._wire.batch([(buffer.to(self.device), dst, self._tag("words"))], []):
-            work.wait()
+        self._wire.isend(buffer.to(self.device), dst, self._tag("words")).wait()
 
     def recv_words(self, src: int) -> str:
         """Receive a control message."""
         buffer = torch.zeros(WORDS, dtype=torch.uint8, device=self.device)
-        for work in self._wire.batch([], [(buffer, src, self._tag("words"))]):
-            work.wait()
+        self._wire.irecv(buffer, src, self._tag("words")).wait()
         return bytes(buffer.tolist()).rstrip(b"\0").decode()
 
     def _tag(self, words: str) -> int:

@@ -21,7 +21,7 @@ from lockstep.cost import Cost, LayerCost, check_profile
 class Charge:
     """The hooks of one `charge` call; `remove()` takes them away, also from graphs that were built before.
 
-    seconds: how long a cost takes this rank. spend: spends seconds, under a name.
+    seconds: how long a cost takes this rank. spend: spends seconds, under a name. begin: hears that a forward begins.
     """
 
     def __init__(
@@ -30,11 +30,15 @@ class Charge:
         profile: Mapping[str, LayerCost],
         seconds: Callable[[Cost | float], float],
         spend: Callable[[str, float], None],
+        begin: Callable[[], None] | None = None,
     ) -> None:
         self._spend: Callable[[str, float], None] | None = spend
         check_profile(model, profile)
         costs = [(name, seconds(cost.forward), seconds(cost.backward)) for name, cost in profile.items()]
         self._hooks = [self._listen(model, *cost) for cost in costs]
+        if begin is not None:
+            modules = [model.get_submodule(name) for name in profile]
+            self._hooks += [module.register_forward_pre_hook(lambda *_: begin()) for module in modules]
 
     def remove(self) -> None:
         """Charge nothing from now on."""

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -22,10 +22,13 @@ import torch
 
 from lockstep.comm.board import Board
 from lockstep.comm.recorder import Recorder
+from lockstep.hardware import Device, Link
 from lockstep.trace import Message, Trace
 from lockstep.world import spares
 from lockstep.world.copies import HomeUnpickler
 from lockstep.world.forked import ForkedRanks, WarmParentLost, working_directory
+from lockstep.world.paced import Pace, pace_of
+from lockstep.world.ports import Ports
 from lockstep.world.rank import Job
 from lockstep.world.report import RankState, shown_alone
 from lockstep.world.run import Run, RunError
@@ -47,9 +50,9 @@ def launch(
     threads: int = 1,
     seed: int = 0,
     pace: bool = False,
-    link: Any = None,
-    device: Any = None,
-    slow: Any = None,
+    link: Link | str | None = None,
+    device: Device | str | None = None,
+    slow: Mapping[int, float] | None = None,
     start_method: str | None = None,
     **kwargs: Any,
 ) -> Run:
@@ -62,24 +65,28 @@ def launch(
     What a rank returns comes back as a copy on the CPU, without a graph. A rank ends, with every thread
     and process it started, when all ranks have returned.
 
+    A *paced* run takes as long as other hardware would, by sleeping. pace: spans and charged layers last at least
+    their cost, `Cost`s on `device` (a `Device` or its name). link: a message moves as on this `Link` (or its
+    name) between any two ranks, which also needs `pace`; collectives are then `comm`'s own algorithms.
+    slow: `{1: 2.0}` lets rank 1 take twice as long, for its costs in a paced run, and for what its compute spans
+    really took where no cost is paced; work outside spans is as fast as ever. Such runs are on the CPU.
+
     Raises RankError (a rank raised, was killed or left), DeadlockError, RunTimeout; ValueError or
-    TypeError for arguments that cannot be right. `pace`, `link`, `device` and `slow` belong to paced runs.
+    TypeError for arguments that cannot be right.
     """
-    if pace or link is not None or device is not None or slow is not None:
-        raise NotImplementedError(
-            "launch: paced runs (pace=, link=, device=, slow=) are not there yet; "
-            "simulate(fn, ranks, cluster=...) has links, devices and slow ranks with a virtual clock"
-        )
     ranks = _whole("ranks", ranks, MOST_RANKS, "each rank is a process of its own; simulate() runs thousands")
+    paced = pace_of(ranks, pace, link, device, slow, backend)
     settings = Settings(
-        _backend(backend, ranks),
+        "gloo" if paced else _backend(backend, ranks),
         seconds_limit(timeout),
         _whole("threads", threads, 1024, "more threads than any processor has"),
         _seed(seed),
         start_method_name(start_method),
+        paced,
     )
     _check_call(fn, args, kwargs)
-    return collect(run_processes(fn, args, kwargs, ranks, settings, group=True))
+    states = run_processes(fn, args, kwargs, ranks, settings, group=True)
+    return collect(states, "processes" if paced is None else "paced")
 
 
 OPTIONS = [name for name, p in inspect.signature(launch).parameters.items() if p.kind is p.KEYWORD_ONLY]
@@ -94,6 +101,7 @@ class Settings:
     threads: int = 1
     seed: int = 0
     method: str = "fork"
+    pace: Pace | None = None
 
 
 def run_processes(
@@ -105,6 +113,8 @@ def run_processes(
         with _scratch() as scratch:
             jobs = [_job(rank, ranks, scratch, settings, group) for rank in range(ranks)]
             board = Board.create(Path(scratch, "board"), ranks) if group else None
+            if settings.pace is not None and settings.pace.link is not None:
+                Ports.create(Path(scratch, "ports"), ranks)
             try:
                 start = ForkedRanks if settings.method == "fork" else spares.SpawnedRanks
                 return Supervisor(start(ranks, scratch), jobs, call, settings.timeout, board).run()
@@ -137,6 +147,7 @@ def _job(rank: int, size: int, scratch: str, settings: Settings, group: bool) ->
         backend=settings.backend,
         group=group,
         stacks_by_signal=os.name == "posix",
+        pace=settings.pace,
     )
 
 
@@ -153,13 +164,13 @@ def _scratch() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def collect(states: Sequence[RankState]) -> Run:
-    """Values, trace and traffic of a run that ended well."""
+def collect(states: Sequence[RankState], world: str = "processes") -> Run:
+    """Values, trace and traffic of a run that ended well; `world` is the trace's."""
     records = [state.record[0] for state in states]
     spans = [span for record in records for span in record.spans]
     return Run(
         values=[value_of(state) for state in states],
-        trace=Trace.of(len(states), spans, _messages(records)),
+        trace=Trace.of(len(states), spans, _messages(records), world),
         traffic=[state.record[1] for state in states],
         seconds=max(state.seconds for state in states),
     )

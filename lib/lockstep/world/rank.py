@@ -28,6 +28,9 @@ import torch.distributed as dist
 
 from lockstep.comm.board import Board
 from lockstep.comm.torch_group import TorchCommunicator
+from lockstep.world.linked import LinkedCommunicator
+from lockstep.world.paced import Pace, PacedCommunicator
+from lockstep.world.ports import Ports
 from lockstep.world.seeding import seed_rank
 from lockstep.world.shipping import dumps, unpack
 from lockstep.world.wire import Channel, Message
@@ -37,7 +40,10 @@ LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 @dataclass(frozen=True)
 class Job:
-    """Everything a rank must know besides the call. `group` is False for a lone child without a communicator."""
+    """Everything a rank must know besides the call. `group` is False for a lone child without a communicator.
+
+    pace: None in a run that takes the time it takes.
+    """
 
     rank: int
     size: int
@@ -50,6 +56,7 @@ class Job:
     backend: str
     group: bool
     stacks_by_signal: bool
+    pace: Pace | None = None
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,12 @@ class Rank:
             timeout=timedelta(days=7),  # the kernel watches the time, and says more than this limit would
         )
         self.board = Board.open(Path(job.scratch, "board"), job.size, job.rank)
-        return TorchCommunicator(device=device, board=self.board, clock=lambda: time.perf_counter() - self.origin)
+        options = {"device": device, "board": self.board, "clock": lambda: time.perf_counter() - self.origin}
+        if job.pace is None:
+            return TorchCommunicator(**options)
+        if job.pace.link is None:
+            return PacedCommunicator(pace=job.pace, **options)
+        return LinkedCommunicator(pace=job.pace, ports=Ports(Path(job.scratch, "ports"), job.size), **options)
 
     def _answer_stack_requests(self) -> None:
         """On SIGUSR1 every thread's stack goes to a file, even while C code holds the interpreter."""
