@@ -6,7 +6,7 @@ here, then `buckets` (where gradients lie) and `reducer` (when they are averaged
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lockstep.comm import AllReduce, CommunicationError, Communicator, Exchange
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
 from lockstep.parallel.batch_norm import SyncBatchNorm2d
-from lockstep.parallel.outputs import map_tensors, tensors_in
+from lockstep.parallel.outputs import map_tensors
 from lockstep.parallel.reducer import Reducer
 from lockstep.parallel.uneven import uneven_batches
 
@@ -67,16 +67,19 @@ class DistributedDataParallel(nn.Module):
         return [list(names) for names in self._reducer.names]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model gives, whose gradient will begin the averaging."""
+        """What the model gives."""
         if self._made_for != self._trained():
             self._reducer.remove()
             self._reducer = self._make_reducer()
+        self._reducer.forget_failed_backward()
         outputs = self.module(*args, **kwargs)
-        return self._announcing(outputs) if torch.is_grad_enabled() else outputs
+        if self._synchronise and self._weight == 1.0 or not torch.is_grad_enabled():
+            return outputs  # the first gradient of a parameter begins the averaging
+        return map_tensors(self._entrance(), outputs)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Forward passes in this block leave gradients alone: they add up on each rank, and the next one averages."""
+        """Gradients of this block's forward and backward passes add up on each rank; the next one after it averages."""
         before, self._synchronise = self._synchronise, False
         try:
             yield
@@ -128,8 +131,8 @@ class DistributedDataParallel(nn.Module):
             self._begin_unannounced,
         )
 
-    def _announcing(self, outputs: Any) -> Any:
-        """Let the first gradient that reaches an output begin the averaging, and scale all that enter."""
+    def _entrance(self) -> Callable[[Tensor], Tensor]:
+        """What an output becomes, so that gradients are treated as this forward pass wants when they enter there."""
         synchronise, weight, reducer = self._synchronise, self._weight, self._reducer
 
         def arrived(gradient: Tensor) -> Tensor | None:
@@ -137,18 +140,14 @@ class DistributedDataParallel(nn.Module):
             return None if weight == 1.0 else gradient * weight
 
         def entrance(tensor: Tensor) -> Tensor:
+            if not tensor.requires_grad:
+                return tensor
             # Not the output itself: where one output is made of another, its gradient would be scaled twice.
-            entrance = tensor.view_as(tensor) if tensor.requires_grad else tensor
-            if entrance.requires_grad:
-                entrance.register_hook(arrived)
-            return entrance
+            view = tensor.view_as(tensor)
+            view.register_hook(arrived)
+            return view
 
-        if weight != 1.0:
-            return map_tensors(entrance, outputs)
-        for tensor in tensors_in(outputs):
-            if not tensor.is_leaf:
-                tensor.register_hook(arrived)
-        return outputs
+        return entrance
 
     def _begin_unannounced(self) -> None:
         if self._weight != 1.0:

@@ -75,13 +75,18 @@ class Reducer:
         if running == self._backward:
             self._synchronise = self._synchronise or synchronise
             return
-        for handle in self._started:  # of a backward that failed half-way
-            handle.wait()
-        self._start_anew()
         self._backward, self._synchronise, self._weight = running, synchronise, weight
         _at_end_of_backward(self._finish)
 
+    def forget_failed_backward(self) -> None:
+        """Called before forward: a backward that raised half-way has not come to its end."""
+        if self._backward is not None and _running_backward() == -1:
+            for handle in self._started:
+                handle.wait()
+            self._start_anew()
+
     def _start_anew(self) -> None:
+        self._backward = None
         self._started.clear()
         for bucket in self._buckets:
             bucket.expect_all()
@@ -135,7 +140,6 @@ class Reducer:
             if self._report.read():
                 self._hand_out(without)
         self._start_anew()
-        self._backward = None
 
     def _hand_out(self, without: Sequence[tuple[GradientBucket, int]]) -> None:
         """Some rank lacks some gradients: it gets the mean of those that another rank has."""

@@ -30,15 +30,18 @@ class StepReport:
         own_dtype = torch.float64 if torch.float64 in dtypes else torch.float32
         self._values = torch.zeros(0 if self.riding else self._size, dtype=own_dtype, device=comm.device)
         self._handle: Handle | None = None
+        self._flag = self._values[:1]
+        self._raised = False  # whether the flag is up: it is mostly down and stays so when averaged
 
     def ride(self, place: Tensor) -> None:
         """Travel in `place`, of `riding` elements."""
         if self.riding:
-            self._values = place
+            self._values, self._flag = place, place[:1]
 
     def write(self, lacks: bool, weight: float) -> None:
         """Put in what this rank has to say; `weight` is that of its statistics, on average 1."""
-        self._values[0] = lacks
+        if lacks or self._raised:
+            self._flag.fill_(lacks)
         for statistic, place in self._places():
             place.copy_(statistic)
         if weight != 1.0:
@@ -56,7 +59,8 @@ class StepReport:
             self._handle = None
         for statistic, place in self._places():
             statistic.copy_(place)
-        return bool(self._values[0] > 0)
+        self._raised = self._flag.item() > 0
+        return self._raised
 
     def _places(self) -> Iterator[tuple[Tensor, Tensor]]:
         """(statistic, its place) of every norm that trains; one in evaluation mode does not change its statistics."""
