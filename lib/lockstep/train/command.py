@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Train a convolutional network in one process, or in the ranks of torchrun:
 
-    torchrun --nproc-per-node=2 -m lockstep.train --strategy naive
+    torchrun --nproc-per-node=2 -m lockstep.train --strategy ddp
     """
     rank = int(os.environ.get("RANK", 0))
     try:

@@ -1,36 +1,29 @@
 """How one training step is shared out among ranks; each strategy is a function, known by its name in `STRATEGIES`.
 
-Floor 4. A strategy is given the model before the first step and returns the step. The model knows nothing of it.
-The ranks' parts of a batch may differ in size, down to none: each rank's loss is the sum over its images divided
-by the images of the whole batch, so adding up the ranks' gradients gives exactly the whole batch's mean.
+Floor 4. Read `step` first. A strategy is given the model before the first step and returns the step. The model knows
+nothing of it. In a process of its own every strategy trains as `none` does.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from lockstep.comm import Communicator
-
-Step = Callable[[Tensor, Tensor, int], float]
-"""(this rank's images, their labels, images in the whole batch) -> mean loss over the whole batch, on every rank."""
-
-Strategy = Callable[[Communicator | None, nn.Module, Optimizer], Step]
-"""(communicator, or None in a process of its own; model; its optimizer) -> step. Called by every rank."""
+from lockstep.comm import AllReduce, Central, Communicator, Exchange
+from lockstep.parallel import DistributedDataParallel
+from lockstep.train.served import parameter_server
+from lockstep.train.step import Step, Strategy, add_up, copy_from_rank_0, forward_backward, span
 
 
 def none(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
     """Train in one process. Raises ValueError when there are more."""
     if comm is not None and comm.size > 1:
-        raise ValueError(f"strategy 'none' trains in one process, but there are {comm.size} ranks; try 'naive'")
+        raise ValueError(f"strategy 'none' trains in one process, but there are {comm.size} ranks; try 'ddp'")
 
     def step(images: Tensor, labels: Tensor, batch: int) -> float:
-        loss = _forward_backward(comm, model, optimizer, images, labels, batch)
+        loss = forward_backward(comm, model, optimizer, images, labels, batch)
         optimizer.step()
         return loss
 
@@ -48,7 +41,7 @@ def naive(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> 
     copy_from_rank_0(comm, [*parameters, *model.buffers()])
 
     def step(images: Tensor, labels: Tensor, batch: int) -> float:
-        loss = _forward_backward(comm, model, optimizer, images, labels, batch)
+        loss = forward_backward(comm, model, optimizer, images, labels, batch)
         report = [loss, *(parameter.grad is not None for parameter in parameters)]
         device = parameters[0].device
         loss, *holders = add_up(comm, torch.tensor(report, dtype=torch.float64, device=device)).tolist()
@@ -62,36 +55,39 @@ def naive(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> 
     return step
 
 
-STRATEGIES: dict[str, Strategy] = {"none": none, "naive": naive}
+def ddp(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
+    """`lockstep.parallel.DistributedDataParallel`: gradients in buckets, averaged while backward runs."""
+    return _data_parallel(comm, model, optimizer, AllReduce())
 
 
-def add_up(comm: Communicator | None, tensor: Tensor) -> Tensor:
-    """The sum of every rank's tensor, in place."""
-    return tensor if comm is None else comm.all_reduce(tensor)
+def central(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
+    """The same buckets, but every gradient goes to rank 0 and the mean comes back from there: its hot spot."""
+    return _data_parallel(comm, model, optimizer, Central())
 
 
-@torch.no_grad()
-def copy_from_rank_0(comm: Communicator | None, tensors: list[Tensor]) -> None:
-    """Give every rank the values of rank 0."""
-    if comm is not None:
-        for tensor in tensors:
-            tensor.copy_(comm.broadcast(tensor.detach().clone(memory_format=torch.contiguous_format), src=0))
+def _data_parallel(comm: Communicator | None, model: nn.Module, optimizer: Optimizer, exchange: Exchange) -> Step:
+    if comm is None:
+        return none(comm, model, optimizer)
+    wrapped = DistributedDataParallel(model, comm, exchange=exchange)
+
+    def step(images: Tensor, labels: Tensor, batch: int) -> float:
+        optimizer.zero_grad(set_to_none=True)
+        with span(comm, "forward"):
+            loss = F.cross_entropy(wrapped(images), labels, reduction="sum") / batch
+        report = comm.all_reduce(loss.detach().double(), async_op=True)  # on its way while backward computes
+        with span(comm, "backward"):
+            (loss * comm.size).backward()  # the wrapper averages over ranks what is to be added up
+        optimizer.step()
+        return report.wait().item()
+
+    return step
 
 
-def span(comm: Communicator | None, name: str) -> AbstractContextManager:
-    """Record a part of the step on the rank's timeline, where there is one."""
-    return nullcontext() if comm is None else comm.span(name)
-
-
-def _forward_backward(
-    comm: Communicator | None, model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor, batch: int
-) -> float:
-    """Fresh gradients of this rank's share of the whole batch's mean loss, and that share; without images, none."""
-    optimizer.zero_grad(set_to_none=True)
-    if not len(labels):
-        return 0.0
-    with span(comm, "forward"):
-        loss = F.cross_entropy(model(images), labels, reduction="sum") / batch
-    with span(comm, "backward"):
-        loss.backward()
-    return loss.item()
+STRATEGIES: dict[str, Strategy] = {
+    "none": none,
+    "naive": naive,
+    "ddp": ddp,
+    "central": central,
+    "async": parameter_server(staleness=None),
+    "ssp": parameter_server(staleness=3),
+}

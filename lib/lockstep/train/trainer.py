@@ -19,9 +19,11 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from tqdm.auto import tqdm
 
 from lockstep.comm import Communicator
-from lockstep.data import load, permutation, shard
+from lockstep.data import Normalize, load, permutation, shard
 from lockstep.nn import MODELS
-from lockstep.train.strategies import STRATEGIES, Step, add_up, copy_from_rank_0
+from lockstep.parallel import distributed_accuracy
+from lockstep.train.step import Apart, Step, Strategy, copy_from_rank_0
+from lockstep.train.strategies import STRATEGIES
 from lockstep.world.seeding import torch_seed
 
 FAST_IMAGES = 640
@@ -74,7 +76,7 @@ class TrainResult:
 
 def train(
     comm: Communicator | None = None,
-    strategy: str = "none",
+    strategy: str | Strategy = "none",
     model: str = "lenet",
     data: str = "mnist5k",
     epochs: int = 15,
@@ -86,44 +88,35 @@ def train(
 ) -> TrainResult:
     """Train `model` on `data`; a function for one process and a rank function alike.
 
-    `train()` runs here, on the GPU if there is one; `launch(train, 2, strategy="naive")` on two ranks. Both see the
-    same batches of `batch` images and start from rank 0's weights, so equal seeds give equal losses. Without a
-    `seed`, the run's own decides (`launch(..., seed=3)`), or 0 in one process. SGD with momentum 0.9; the learning
-    rate falls from `lr` to 0 along half a cosine. `fast` is for tests: one epoch over 640 images. Rank 0 prints the
-    data set used and shows progress, unless `verbose=False`.
+    `train()` runs here, on the GPU if there is one; `launch(train, 2, strategy="ddp")` on two ranks. Both see the
+    same batches of `batch` images and start from rank 0's weights, so equal seeds give equal losses, unless the
+    strategy lets ranks go on with stale weights. `strategy` is a name in `STRATEGIES` or a function such as those.
+    Without a `seed`, the run's own decides (`launch(..., seed=3)`), or 0 in one process. SGD with momentum 0.9; the
+    learning rate falls from `lr` to 0 along half a cosine. `fast` is for tests: one epoch over 640 images. Rank 0
+    prints the data set used and shows progress, unless `verbose=False`.
 
     Raises ValueError for an argument that cannot be, DataError when the data set cannot be used, and
-    FloatingPointError as soon as the loss is no longer finite.
+    FloatingPointError as soon as the ranks know that the loss is no longer finite.
     """
-    _check(strategy, model, epochs, batch, lr)
+    name, share_out = _strategy(strategy)
+    _check(model, epochs, batch, lr)
     rank, size = (0, 1) if comm is None else (comm.rank, comm.size)
     device = comm.device if comm else torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    now = comm.now if comm else time.perf_counter
     seed = 0 if comm is None and seed is None else seed
-    training, held_out = load(data, "train", verbose=verbose and rank == 0), load(data, "test", verbose=False)
-    epochs, most = (1, FAST_IMAGES) if fast else (epochs, len(training))
-    _check_batch(batch, size, most)
-    images, held_out_images = (part.to(device) for part in _normalised(training.images[:most], held_out.images))
-    labels, held_out_labels = training.labels[:most].to(device), held_out.labels.to(device)
-
-    losses, accuracies, seconds = [], [], 0.0
+    used = _load(data, FAST_IMAGES if fast else None, device, verbose and rank == 0)
+    epochs = 1 if fast else epochs
+    _check_batch(batch, size, len(used.labels))
     with torch.random.fork_rng(devices=[]):
         own_seed = torch.initial_seed() if seed is None else torch_seed(seed, rank)
         torch.default_generator.manual_seed(own_seed)
-        net = MODELS[model](training.shape, len(training.classes)).to(device)
+        net = MODELS[model](used.shape, used.classes).to(device)
         optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
-        step = STRATEGIES[strategy](comm, net, optimizer)
-        decay = CosineAnnealingLR(optimizer, epochs * math.ceil(most / batch))
-        order_seed = _order_seed(comm, own_seed)
-        for epoch in _shown(epochs, accuracies, quiet=rank > 0 or fast or not verbose):
-            batches = permutation(most, order_seed, epoch).to(device).split(batch)
-            net.train()
-            start = now()
-            losses += _epoch(comm, step, decay, images, labels, batches)
-            seconds += now() - start
-            accuracies.append(evaluate(comm, net, held_out_images, held_out_labels))
+        step = share_out(comm, net, optimizer)
+        decay = CosineAnnealingLR(optimizer, epochs * math.ceil(len(used.labels) / batch))
+        quiet = rank > 0 or fast or not verbose
+        went = _train_epochs(comm, net, step, decay, used, epochs, batch, _order_seed(comm, own_seed), quiet)
     return TrainResult(
-        strategy=strategy,
+        strategy=name,
         model=model,
         data=data,
         ranks=size,
@@ -133,12 +126,69 @@ def train(
         batch=batch,
         lr=lr,
         seed=seed,
-        losses=tuple(losses),
-        accuracies=tuple(accuracies),
-        seconds=seconds,
-        images=epochs * most,
+        losses=tuple(went.losses),
+        accuracies=tuple(went.accuracies),
+        seconds=went.seconds,
+        images=epochs * len(used.labels),
         weights={name: tensor.detach().cpu().clone() for name, tensor in net.state_dict().items()},
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Used:
+    """The images to train on and those held out, normalised, on the device of this rank."""
+
+    images: Tensor
+    labels: Tensor
+    held_out_images: Tensor
+    held_out_labels: Tensor
+    shape: tuple[int, int, int]
+    classes: int
+
+
+def _load(data: str, most: int | None, device: torch.device, verbose: bool) -> _Used:
+    """The first `most` of the images to train on, and all that are held out."""
+    training, held_out = load(data, "train", verbose=verbose), load(data, "test", verbose=False)
+    normalize, dtype = Normalize.of(training.images[:most]), torch.get_default_dtype()
+    return _Used(
+        normalize(training.images[:most]).to(device, dtype),
+        training.labels[:most].to(device),
+        normalize(held_out.images).to(device, dtype),
+        held_out.labels.to(device),
+        training.shape,
+        len(training.classes),
+    )
+
+
+@dataclass(eq=False)
+class _Went:
+    """How the training went so far."""
+
+    losses: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def _train_epochs(
+    comm: Communicator | None,
+    net: nn.Module,
+    step: Step,
+    decay: CosineAnnealingLR,
+    used: _Used,
+    epochs: int,
+    batch: int,
+    order_seed: int,
+    quiet: bool,
+) -> _Went:
+    now, went = comm.now if comm else time.perf_counter, _Went()
+    for epoch in _shown(epochs, went.accuracies, quiet):
+        batches = permutation(len(used.labels), order_seed, epoch).to(used.labels.device).split(batch)
+        net.train()
+        start = now()
+        went.losses += _epoch(comm, step, decay, used.images, used.labels, batches)
+        went.seconds += now() - start
+        went.accuracies.append(evaluate(comm, net, used.held_out_images, used.held_out_labels))
+    return went
 
 
 def _epoch(
@@ -155,35 +205,34 @@ def _epoch(
         part = range(len(indices)) if comm is None else shard(len(indices), comm.rank, comm.size)
         mine = indices[part.start : part.stop]
         losses.append(step(images[mine], labels[mine], len(indices)))
-        if not math.isfinite(losses[-1]):  # the same number on every rank, so all of them stop
-            lr = decay.base_lrs[0]
-            raise FloatingPointError(f"the loss is {losses[-1]}: training has diverged at lr={lr:g}; try {lr / 10:g}")
+        _check_finite(losses[-1], decay)
         decay.step()
+    if isinstance(step, Apart):
+        losses = step.settle()
+        for loss in losses:
+            _check_finite(loss, decay)
     return losses
+
+
+def _check_finite(loss: float | None, decay: CosineAnnealingLR) -> None:
+    """A loss that is known is the same number on every rank, so all of them stop."""
+    if loss is not None and not math.isfinite(loss):
+        lr = decay.base_lrs[0]
+        raise FloatingPointError(f"the loss is {loss}: training has diverged at lr={lr:g}; try {lr / 10:g}")
 
 
 @torch.no_grad()
 def evaluate(comm: Communicator | None, model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """The share of `images` that the model of rank 0 gets right, counted over all ranks, each image once.
+    """The share of `images` that the model of rank 0 gets right, over all ranks, each of which takes a shard.
 
-    Every rank counts its own shard and the counts, not the shares, are added up: exact for shards of any size.
     Buffers, which batch norm lets drift apart, are copied from rank 0 first.
     """
     copy_from_rank_0(comm, list(model.buffers()))
     part = range(len(labels)) if comm is None else shard(len(labels), comm.rank, comm.size)
-    right = torch.zeros((), dtype=torch.int64, device=labels.device)
     model.eval()
-    for indices in torch.arange(part.start, part.stop, device=labels.device).split(500):
-        right += (model(images[indices]).argmax(dim=1) == labels[indices]).sum()
+    logits = torch.cat([model(piece) for piece in images[part.start : part.stop].split(500)])
     model.train()
-    return int(add_up(comm, right)) / len(labels)
-
-
-def _normalised(training: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
-    """Both, shifted and scaled so that each channel of the training images has mean 0 and deviation 1."""
-    deviation, mean = torch.std_mean(training, dim=(0, 2, 3), keepdim=True)
-    dtype = torch.get_default_dtype()
-    return (training - mean).div(deviation).to(dtype), (held_out - mean).div(deviation).to(dtype)
+    return distributed_accuracy(comm, logits, labels[part.start : part.stop])
 
 
 def _order_seed(comm: Communicator | None, own_seed: int) -> int:
@@ -205,9 +254,16 @@ def _shown(epochs: int, accuracies: list[float], quiet: bool) -> Iterator[int]:
             print(f"epoch {epoch + 1} of {epochs}: {so_far}", flush=True)
 
 
-def _check(strategy: str, model: str, epochs: int, batch: int, lr: float) -> None:
+def _strategy(strategy: str | Strategy) -> tuple[str, Strategy]:
+    """Its name and itself."""
+    if callable(strategy):
+        return getattr(strategy, "__name__", type(strategy).__name__), strategy
     if strategy not in STRATEGIES:
         raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(STRATEGIES)}")
+    return strategy, STRATEGIES[strategy]
+
+
+def _check(model: str, epochs: int, batch: int, lr: float) -> None:
     if model not in MODELS:
         raise ValueError(f"there is no model {model!r}; there are {', '.join(MODELS)}")
     for name, value in (("epochs", epochs), ("batch", batch)):

@@ -1,0 +1,67 @@
+"""What a strategy is, and the pieces that several of them are made of.
+
+Floor 4. Read `strategies` next. The ranks' parts of a batch may differ in size, down to none: each rank's loss is the
+sum over its images divided by the images of the whole batch, so adding up the ranks' gradients gives exactly the
+whole batch's mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from lockstep.comm import Communicator
+
+Step = Callable[[Tensor, Tensor, int], float | None]
+"""(this rank's images, their labels, images in the whole batch) -> mean loss over the whole batch, on every rank.
+
+None from a step that leaves the ranks apart, which then has `settle` (see `Apart`)."""
+
+Strategy = Callable[[Communicator | None, nn.Module, Optimizer], Step]
+"""(communicator, or None in a process of its own; model; its optimizer) -> step. Called by every rank."""
+
+
+@runtime_checkable
+class Apart(Protocol):
+    """A step after which ranks may have different weights and know their own losses only."""
+
+    def settle(self) -> list[float]:
+        """Collective, at the end of an epoch: give every rank the same weights; the losses of its steps."""
+
+
+def forward_backward(
+    comm: Communicator | None, model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor, batch: int
+) -> float:
+    """Fresh gradients of this rank's share of the whole batch's mean loss, and that share; without images, none."""
+    optimizer.zero_grad(set_to_none=True)
+    if not len(labels):
+        return 0.0
+    with span(comm, "forward"):
+        loss = F.cross_entropy(model(images), labels, reduction="sum") / batch
+    with span(comm, "backward"):
+        loss.backward()
+    return loss.item()
+
+
+def add_up(comm: Communicator | None, tensor: Tensor) -> Tensor:
+    """The sum of every rank's tensor, in place."""
+    return tensor if comm is None else comm.all_reduce(tensor)
+
+
+@torch.no_grad()
+def copy_from_rank_0(comm: Communicator | None, tensors: list[Tensor]) -> None:
+    """Give every rank the values of rank 0."""
+    if comm is not None:
+        for tensor in tensors:
+            tensor.copy_(comm.broadcast(tensor.detach().clone(memory_format=torch.contiguous_format), src=0))
+
+
+def span(comm: Communicator | None, name: str) -> AbstractContextManager:
+    """Record a part of the step on the rank's timeline, where there is one."""
+    return nullcontext() if comm is None else comm.span(name)
