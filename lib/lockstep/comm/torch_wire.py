@@ -118,6 +118,8 @@ class CollectiveWire:
         return src
 
     def exchange(self, sends: Sequence[tuple[Tensor, int]], recvs: Sequence[tuple[Tensor, int]]) -> None:
+        if not sends and not recvs:
+            return
         posted = self._comm.now() if self.post is None else self.post
         slots = [incoming(tensor) for tensor, _ in recvs]
         works = self._wire.batch(

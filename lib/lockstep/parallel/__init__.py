@@ -4,16 +4,20 @@ from lockstep.parallel.accuracy import distributed_accuracy
 from lockstep.parallel.batch_norm import SyncBatchNorm2d
 from lockstep.parallel.buckets import make_buckets
 from lockstep.parallel.data import DistributedDataParallel
+from lockstep.parallel.predict import Step, measure_profile, predict_step
 from lockstep.parallel.rates import linear_lr, scaled_lr, square_root_lr
 from lockstep.parallel.server import ParameterServer
 
 __all__ = [
     "DistributedDataParallel",
     "ParameterServer",
+    "Step",
     "SyncBatchNorm2d",
     "distributed_accuracy",
     "linear_lr",
     "make_buckets",
+    "measure_profile",
+    "predict_step",
     "scaled_lr",
     "square_root_lr",
 ]
