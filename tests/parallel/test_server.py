@@ -188,29 +188,29 @@ def test_traffic_is_one_request_and_one_reply_a_step():
 
 
 def leaving_program(comm, staleness):
-    """Rank r has 2 r + 1 steps, twice; rank 1 breaks off in the second time; who broke off, and how far all came."""
+    """Rank r has 2 r + 1 steps, four times; rank 1 breaks off the second time, rank 0 the third; how far all came."""
     model = nn.Linear(2, 2)
     server = ParameterServer(model, lambda p: torch.optim.SGD(p, lr=0.01), comm, staleness)
-    broke, ends = False, []
-    for turn in range(2):
+    broke, ends = [], []
+    for turn in range(4):
         try:
             with server:
                 for step in range(2 * comm.rank + 1):
-                    if (turn, step, comm.rank) == (1, 1, 1):
+                    if (turn, step, comm.rank) in ((1, 1, 1), (2, 0, 0)):
                         raise KeyError("broken data")
                     model(torch.ones(1, 2)).sum().backward()
                     server.step()
         except KeyError:
-            broke = True
+            broke.append(turn)
         ends.append(model.weight.detach().clone())
     return broke, ends, len(server.staleness)
 
 
 def check_leaving(values):
-    assert [broke for broke, _, _ in values] == [False, True, False]
-    assert [steps for _, _, steps in values] == [2, 4, 10]
-    assert all(torch.equal(ends[0], values[0][1][0]) for _, ends, _ in values)
-    assert torch.equal(values[2][1][1], values[0][1][1])
+    assert [broke for broke, _, _ in values] == [[2], [1], []]
+    assert [steps for _, _, steps in values] == [3, 10, 20]
+    for turn, together in enumerate(([0, 1, 2], [0, 2], [1, 2], [0, 1, 2])):
+        assert all(torch.equal(values[rank][1][turn], values[2][1][turn]) for rank in together)
 
 
 @pytest.mark.parametrize("staleness", [0, 1, None])
@@ -294,11 +294,15 @@ def test_models_that_differ_and_a_rank_that_stays_away():
     with pytest.raises(RankError, match="models differ"):
         simulate(differ, 2)
 
-    def stay_away(comm):
+    def program(comm, enters):
         server = ParameterServer(nn.Linear(2, 2), sgd, comm)
-        if comm.rank != 1:
+        if comm.rank != 1 or enters:
             with server:
+                if comm.rank == 1:
+                    comm.recv(torch.zeros(1), 2)
                 server.step()
 
-    with pytest.raises(DeadlockError, match=r"(?s)rank 0.*what runs beside it.*from any rank"):
-        simulate(stay_away, 3)
+    with pytest.raises(DeadlockError, match=r"barrier.*which rank 1 finished without calling"):
+        simulate(program, 3, enters=False)
+    with pytest.raises(DeadlockError, match=r"what runs beside it; and beside it in recv of uint8\[.*\] from any rank"):
+        simulate(program, 3, enters=True)

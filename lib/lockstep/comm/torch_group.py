@@ -387,7 +387,12 @@ class TorchCommunicator(BackendCollectives):
         twin._stream = 1
         call = Call("beside", "wait", "what runs beside it", (), self._mark(self.now()))
         handle = ThreadHandle(self, call, lambda: work(twin))
-        threading.Thread(target=handle, name="lockstep beside", daemon=True).start()
+
+        def run() -> None:
+            handle()
+            self._threads_seen.discard(threading.get_ident())  # the board may speak for the rank again
+
+        threading.Thread(target=run, name="lockstep beside", daemon=True).start()
         return handle
 
     def _split(self, color: int | None, key: int) -> Self | None:

@@ -43,8 +43,9 @@ class ParameterServer:
     make_optimizer: called on rank 0 only, with the server's own parameters (those of `model` that are trained).
 
     The ranks begin with the parameters and buffers of rank 0, and leave the `with` block together, with the same
-    newest parameters; buffers, such as batch norm's statistics, stay each rank's own. A rank may take fewer steps than others. One that
-    leaves the block with an exception is not waited for any more. The block may be entered again.
+    newest parameters; buffers, such as batch norm's statistics, stay each rank's own. A rank may take fewer steps than
+    others. One that leaves the block with an exception is not waited for any more. The block may be entered again,
+    by all ranks.
 
     self.staleness, self.leads: for each of this rank's steps, how many updates its gradient came late, and how many
     steps this rank was ahead of the slowest when it went on. self.optimizer: rank 0's; None elsewhere.
@@ -63,14 +64,14 @@ class ParameterServer:
         check_same_model(comm, model, f"staleness={staleness}")
         with torch.no_grad():
             copy_from_rank_0(comm, [*model.parameters(), *model.buffers()], bucket_bytes=25 * 2**20)
-        self._comm = comm.on_cpu()
+        self._weights = Weights(self._parameters, make_optimizer, comm.size, staleness) if comm.rank == 0 else None
+        self._comm = comm.on_cpu()  # collective: nobody begins before rank 0 has its optimizer
         self._requests = PacketLayout(3 + len(self._parameters), self._parameters)
         self._replies = PacketLayout(3, self._parameters)
         self.staleness: list[int] = []
         self.leads: list[int] = []
         self._version = 0
         self._inside = False
-        self._weights = Weights(self._parameters, make_optimizer, comm.size, staleness) if comm.rank == 0 else None
         self._lock = Lock()  # of the books; held by nobody who communicates
         self._beside: Handle | None = None
         self._broken: BaseException | None = None
@@ -104,6 +105,9 @@ class ParameterServer:
         if self._inside:
             raise CommunicationError("This parameter server is in use already: leave its `with` block first.")
         self._inside = True
+        if self._beside is not None:
+            self._beside.wait()  # rank 0 may have left before the others were served
+        self._comm.barrier()  # nor must a rank that left early send requests to the block before
         if self._weights is not None:
             self._weights.start()
             self._serve_beside()
