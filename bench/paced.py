@@ -1,10 +1,11 @@
 """How closely a paced message takes the time of the link that it is on.
 
 Run: python bench/paced.py [rounds]
-For messages of 64 KiB to 16 MiB and links of 0.1 and 1 Gbit/s: seconds from before `send` on one rank to after `recv` on the
-other, which has been waiting, over latency + bytes / bandwidth. Median, fastest and slowest of `rounds` (31). Idle: two ranks
-that do nothing else. Busy: the same while as many other processes compute as there are cores. Crowded: four ranks that
-all exchange with a neighbour at once. At the end, a ring all-reduce of four ranks over its predicted seconds.
+For messages of 64 KiB to 16 MiB and links of 0.1 and 1 Gbit/s: seconds from `send` on one rank and `recv` on the other,
+whichever is called later, until `recv` returns, over latency + bytes / bandwidth. Median, fastest and slowest of
+`rounds` (31). Idle: two ranks that do nothing else. Busy: the same while as many other processes compute as there are
+cores. Crowded: four ranks that all exchange with a neighbour at once. At the end, a ring all-reduce of four ranks over its
+predicted seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LINKS = (Link(200e-6, 12.5e6), Link(50e-6, 125e6))
 
 
 def one_way(comm: Communicator, size: int, rounds: int) -> list[float]:
-    """Seconds from `send` on rank 0 to the return of `recv` on rank 1."""
+    """Seconds from `send` on rank 0 to the return of `recv` on rank 1, which is called before it."""
     x, stamp = torch.ones(size, dtype=torch.uint8), torch.zeros(1, dtype=torch.float64)
     taken = []
     for _ in range(rounds + 1):
@@ -40,10 +41,11 @@ def one_way(comm: Communicator, size: int, rounds: int) -> list[float]:
             stamp[0] = begun
             comm.send(stamp, 1)
         else:
+            waiting = comm.now()
             comm.recv(x, 0)
             there = comm.now()
             comm.recv(stamp, 0)
-            taken.append(there - stamp.item())
+            taken.append(there - max(waiting, stamp.item()))
     return taken[1:]
 
 

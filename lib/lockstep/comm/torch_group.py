@@ -280,7 +280,7 @@ class TorchCommunicator(BackendCollectives):
         return max(call.started, self._beside_until) if self.gloo else self.now()
 
     def ended_beside(self, begun: float) -> float:
-        """When that which began beside the rank's work at `begun` ended: now, or for a paced collective when it should."""
+        """When what began beside the rank's work at `begun` ended: now, or when its link says."""
         return self._beside_until if self._beside_until > begun else self.now()
 
     def hold(self, works: Sequence[dist.Work]) -> None:

@@ -74,7 +74,7 @@ class WorkHandle:
 
 
 class ThreadHandle:
-    """A collective of ours that runs in the communicator's thread; `times` are its begin and end (s), once it is done."""
+    """A collective of ours that runs in the communicator's thread; `times` are its begin and end, once it is done."""
 
     def __init__(self, comm: TorchCommunicator, call: Call, run: Callable[[], Any]) -> None:
         self.call = call

@@ -83,7 +83,7 @@ class Wire:
         return dist.batch_isend_irecv(ops) if ops else []
 
     def moved(self, works: Sequence[dist.Work], receives: int, posted: float, now: float) -> list[tuple[float, float]]:
-        """When each of the `receives` messages of a batch that is over began to move and was there, as far as we see."""
+        """When each of the `receives` messages of a batch that is over began to move and was there, as far as seen."""
         return [(posted, now)] * receives
 
     def hold(self, works: Sequence[dist.Work]) -> None:

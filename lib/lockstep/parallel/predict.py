@@ -58,9 +58,9 @@ def predict_step(
     """One step of `DistributedDataParallel(model, comm, bucket_bytes, overlap)`: forward, backward, averaged gradients.
 
     profile: cost of each layer, by module name in the order of the forward pass; as `Cost` only with a `device`.
-    Layers that it leaves out cost nothing, and neither do the statistics of batch norm that travel along. latency, bandwidth, gamma: of a message, as in `predict_seconds`, with the
-    exchange's `algorithm`. Raises what `predict_seconds`, `make_buckets` and `check_profile` raise, and ValueError for a
-    `Cost` without a device.
+    Layers that it leaves out cost nothing, and neither do the statistics of batch norm that travel along.
+    latency, bandwidth, gamma: of a message, as in `predict_seconds`, with the exchange's `algorithm`.
+    Raises what `predict_seconds`, `make_buckets` and `check_profile` raise; ValueError for a `Cost` without a device.
     """
     check_profile(model, profile)
     forward = sum(_seconds(cost.forward, device) for cost in profile.values())
@@ -81,9 +81,9 @@ def predict_step(
 def measure_profile(model: nn.Module, loss: Callable[[], Tensor], repeats: int = 5) -> dict[str, LayerCost]:
     """Median seconds of each layer of `model` on this machine, in the order of the forward pass.
 
-    loss: runs the model forward and gives the loss. A layer is a module without children; its forward counts from the end of
-    the one before it, its backward until the gradient reaches the one before it, so that layers add up to the whole
-    pass. Gradients are left behind. Raises ValueError when `loss` runs no layer of `model`.
+    loss: runs the model forward and gives the loss. A layer is a module without children; its forward counts from the
+    end of the one before it, its backward until the gradient reaches the one before it, so that layers add up to the
+    whole pass. Gradients are left behind. Raises ValueError when `loss` runs no layer of `model`.
     """
     if not isinstance(repeats, int) or repeats < 1:
         raise ValueError(f"repeats is {repeats!r}: it is a whole number, at least 1.")

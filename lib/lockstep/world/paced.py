@@ -80,7 +80,8 @@ def _factors(slow: Mapping[int, float] | None, ranks: int) -> tuple[float, ...]:
             raise ValueError(f"launch: slow is given for rank {rank!r}, but the ranks are 0 to {ranks - 1}")
         if isinstance(factor, bool) or not isinstance(factor, Real) or not 1 <= factor <= 1e6:
             raise ValueError(
-                f"launch: slow[{rank}] says how many times as long rank {rank} takes, from 1 to a million, not {factor!r}"
+                f"launch: slow[{rank}] says how many times as long rank {rank} takes: from 1 to a million, "
+                f"not {factor!r}"
             )
         factors[rank] = float(factor)
     return tuple(factors)
@@ -158,12 +159,15 @@ class PacedCommunicator(TorchCommunicator):
         self.frames.since = self.now()
 
     def _spend(self, name: str, seconds: float) -> None:
-        """A layer that ends now takes at least `seconds`, counted from the end of the one before it."""
+        """A layer that ends now takes at least `seconds`, counted from the end of the one before it.
+
+        Waking up late costs the next layer that much sleep and not the model its time.
+        """
         frames, begun = self.frames, self.frames.since
-        pause_until(self.now, begun + seconds)
-        now = self.now()
-        self.recorder.add_span("compute", name, begun, now)
-        frames.account(now - begun, now, charged=True)
+        end = max(begun + seconds, self.now())
+        pause_until(self.now, end)
+        self.recorder.add_span("compute", name, begun, end)
+        frames.account(end - begun, end, charged=True)
 
 
 class PacedSpan:

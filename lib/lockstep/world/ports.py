@@ -5,8 +5,8 @@ message decides when it moves: from the latest of both posts and of both ports b
 link takes; it takes both ports until then, and the rank that posted first looks the time up. So neither waits for
 an answer of the other.
 
-The simulated world lets a transfer that waits for one port leave the other to those behind it; here it keeps its place in
-both.
+The simulated world lets a transfer that waits for one port leave the other to those behind it; here it keeps its
+place in both.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Ports:
                     return end
             if count == UNDER_WAY:
                 raise CommunicationError(
-                    f"{UNDER_WAY} messages from rank {src} to rank {dst} are under way, and a paced run has no room for "
-                    f"more: wait for some."
+                    f"{UNDER_WAY} messages from rank {src} to rank {dst} are under way, and a paced run has no room "
+                    f"for more: wait for some."
                 )
             ticket = Ticket(at, key << 1 | sends, next(self._numbers))
             _ENTRY.pack_into(
