@@ -112,6 +112,17 @@ class Checkpointed(Norm):
         return self.fc(y.flatten(1))
 
 
+class Reentrant(Conv):
+    """A backward inside the backward; its layer comes first and last, outside."""
+
+    def __init__(self):
+        super().__init__()
+        self.mid = nn.Linear(5, 5)
+
+    def forward(self, x, rank=0):
+        return self.mid(checkpoint(self.mid, super().forward(x), use_reentrant=True))
+
+
 class Outputs(Conv):
     """Gives a dictionary with tuples, of which the loss takes two."""
 
@@ -196,6 +207,7 @@ TOYS = {
     "batch norm": Toy(Norm, whole=False),
     "batch norm over all": Toy(Norm, sync_norm=True),
     "checkpoint": Toy(Checkpointed),
+    "reentrant": Toy(Reentrant, settings={"overlap": False}),
     "outputs": Toy(Outputs, loss=of_two_outputs),
     "two dtypes": Toy(TwoDtypes, tolerance=1e-5),
     "at the end": Toy(Conv, settings={"overlap": False, "bucket_bytes": 400}),

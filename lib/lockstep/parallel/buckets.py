@@ -14,11 +14,12 @@ from torch import Tensor
 from lockstep.comm import Bucket
 
 
-def make_buckets(parameters: Sequence[Tensor], bucket_bytes: int) -> list[list[int]]:
+def make_buckets(parameters: Sequence[Tensor], bucket_bytes: int, first_bytes: int | None = None) -> list[list[int]]:
     """Share out the positions of `parameters`, last first, since their gradients are ready in about that order.
 
     A bucket has one dtype and is closed as soon as it holds `bucket_bytes`, so a larger parameter closes its bucket
-    at once. Buckets are in the order in which their last gradient is ready. ValueError for a cap below 1 byte.
+    at once; the first one already at `first_bytes`, if that is less. Buckets are in the order in which their last
+    gradient is ready. ValueError for a cap below 1 byte.
     """
     if not isinstance(bucket_bytes, int) or isinstance(bucket_bytes, bool) or bucket_bytes < 1:
         raise ValueError(f"bucket_bytes is {bucket_bytes!r}: it is a whole number of bytes, at least 1.")
@@ -29,7 +30,8 @@ def make_buckets(parameters: Sequence[Tensor], bucket_bytes: int) -> list[list[i
         parameter = parameters[position]
         filling.setdefault(parameter.dtype, []).append(position)
         held[parameter.dtype] = held.get(parameter.dtype, 0) + parameter.nbytes
-        if held[parameter.dtype] >= bucket_bytes:
+        cap = bucket_bytes if closed or first_bytes is None else min(first_bytes, bucket_bytes)
+        if held[parameter.dtype] >= cap:
             closed.append(filling.pop(parameter.dtype))
             held[parameter.dtype] = 0
     return sorted(closed + list(filling.values()), key=lambda positions: -positions[-1])
@@ -56,7 +58,7 @@ class GradientBucket:
         """Wait for every gradient anew."""
         self.waiting.update(range(len(self.parameters)))
 
-    def fill_gaps(self) -> list[int]:
+    def fill_gaps(self, share: float) -> list[int]:
         """Put in what waits still, zeros for a parameter without gradient; gives the positions of those."""
         without = []
         for position in self.waiting:
@@ -64,15 +66,24 @@ class GradientBucket:
             if parameter.grad is None:
                 part.zero_()
                 without.append(position)
-            elif parameter.grad is not part:
-                keep(parameter, part)
+            else:
+                keep(parameter, part, share)
         return without
 
 
-def keep(parameter: Tensor, part: Tensor) -> None:
-    """Move the parameter's gradient into its part of the bucket, and let that be the gradient from now on."""
+def keep(parameter: Tensor, part: Tensor, share: float) -> None:
+    """Write `share` times the parameter's gradient to its part of the bucket, which is the gradient from now on."""
     gradient = parameter.grad
-    part.copy_(gradient.detach() if gradient.requires_grad else gradient)
+    if gradient is part:
+        if share != 1.0:
+            part.mul_(share)
+        return
+    if gradient.requires_grad:  # backward(create_graph=True)
+        gradient = gradient.detach()
+    if share == 1.0:
+        part.copy_(gradient)
+    else:
+        torch.mul(gradient, share, out=part)
     parameter.grad = part
 
 

@@ -19,6 +19,8 @@ from lockstep.comm import Communicator, Exchange, Handle
 from lockstep.parallel.buckets import GradientBucket, keep, make_buckets
 from lockstep.parallel.report import StepReport
 
+FIRST_BYTES = 2**20  # the first bucket is small, as torch's is, so that communication begins early
+
 _at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
 _running_backward = torch._C._current_graph_task_id
 
@@ -41,10 +43,15 @@ class Reducer:
         bucket_bytes: int,
         unannounced: Callable[[], None],
     ) -> None:
-        self._comm, self._exchange, self._overlap, self._unannounced = comm, exchange, overlap, unannounced
-        groups = make_buckets(parameters, bucket_bytes)
+        self._comm, self._overlap, self._unannounced = comm, overlap, unannounced
+        add_up = getattr(exchange, "start_sum", None) if overlap else None
+        self._start = add_up or exchange.start
+        self._share_when_sent = 1.0 / comm.size if add_up else 1.0
+        groups = make_buckets(parameters, bucket_bytes, FIRST_BYTES)
         last_dtype = parameters[groups[-1][0]].dtype if groups else torch.float32
-        self._report = StepReport(comm, norms, last_dtype, alone=not getattr(exchange, "exact", False))
+        self._report = StepReport(
+            comm, norms, last_dtype, self._share_when_sent, alone=not getattr(exchange, "exact", False)
+        )
         self.names = [[names[position] for position in group] for group in groups]
         self._buckets = [
             GradientBucket(index, [parameters[i] for i in group], self._report.riding * (index == len(groups) - 1))
@@ -59,6 +66,7 @@ class Reducer:
         ]
         self._backward: int | None = None  # the backward that runs
         self._synchronise, self._weight = True, 1.0
+        self._share = 1.0  # what a gradient is multiplied by as it is written
         self._started: list[Handle] = []  # one for each bucket on its way
 
     def remove(self) -> None:
@@ -73,9 +81,9 @@ class Reducer:
         """
         running = _running_backward()
         if running == self._backward:
-            self._synchronise = self._synchronise or synchronise
             return
         self._backward, self._synchronise, self._weight = running, synchronise, weight
+        self._share = self._share_when_sent if synchronise else 1.0
         _at_end_of_backward(self._finish)
 
     def forget_failed_backward(self) -> None:
@@ -97,23 +105,20 @@ class Reducer:
         def accumulated(parameter: Tensor) -> None:
             if self._backward is None:
                 self._unannounced()
-            if parameter.grad is not part:
-                keep(parameter, part)
-            if position in waiting:
-                waiting.remove(position)
-            else:
-                self._again(bucket, position)
+            if position not in waiting:
+                self._check_again(bucket, position)
+            keep(parameter, part, self._share)
+            waiting.discard(position)
             if not waiting:
                 self._start_full_buckets()
 
         return accumulated
 
-    def _again(self, bucket: GradientBucket, position: int) -> None:
-        index = bucket.content.index
-        if index < len(self._started):
+    def _check_again(self, bucket: GradientBucket, position: int) -> None:
+        if self._synchronise and self._overlap:
             raise RuntimeError(
-                f"The gradient of {self.names[index][position]} grew after its bucket was sent: in one backward it "
-                f"arrived twice. Checkpoint with use_reentrant=False, or use overlap=False."
+                f"The gradient of {self.names[bucket.content.index][position]} arrived twice in one backward, and may "
+                f"have been sent between. Checkpoint with use_reentrant=False, or use overlap=False."
             )
 
     def _start_full_buckets(self) -> None:
@@ -125,13 +130,13 @@ class Reducer:
         index = len(self._started)
         if index == len(self._buckets) - 1:
             self._report.write(incomplete, self._weight)
-        self._started.append(self._exchange.start(self._comm, self._buckets[index].content))
+        self._started.append(self._start(self._comm, self._buckets[index].content))
 
     def _finish(self) -> None:
         """At the end of backward: average what is left, wait for all of it."""
         if self._synchronise and self._buckets:
             late = self._buckets[len(self._started) :]
-            without = [(bucket, position) for bucket in late for position in bucket.fill_gaps()]
+            without = [(bucket, position) for bucket in late for position in bucket.fill_gaps(self._share)]
             for _ in late:
                 self._start_next(incomplete=bool(without))
             self._report.start()

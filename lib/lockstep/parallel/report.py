@@ -19,14 +19,18 @@ class StepReport:
     """[how many ranks lack a gradient, running statistics ...], as the mean over ranks.
 
     alone: whether it must have a collective of its own; it also has one when its dtype is not the last bucket's.
-    riding: elements that it needs behind the gradients, 0 when alone.
+    riding: elements that it needs behind the gradients, 0 when alone. share: what gradients are multiplied by before
+    they are sent, and with them what rides.
     """
 
-    def __init__(self, comm: Communicator, norms: Sequence[nn.Module], dtype: torch.dtype, alone: bool) -> None:
+    def __init__(
+        self, comm: Communicator, norms: Sequence[nn.Module], dtype: torch.dtype, share: float, alone: bool
+    ) -> None:
         self._comm, self._norms = comm, norms
         dtypes = {statistic.dtype for norm in norms for statistic in (norm.running_mean, norm.running_var)}
         self._size = 1 + sum(2 * norm.num_features for norm in norms)
         self.riding = 0 if alone or dtypes - {dtype} else self._size
+        self._share = share if self.riding else 1.0
         own_dtype = torch.float64 if torch.float64 in dtypes else torch.float32
         self._values = torch.zeros(0 if self.riding else self._size, dtype=own_dtype, device=comm.device)
         self._handle: Handle | None = None
@@ -43,9 +47,7 @@ class StepReport:
         if lacks or self._raised:
             self._flag.fill_(lacks)
         for statistic, place in self._places():
-            place.copy_(statistic)
-        if weight != 1.0:
-            self._values[1:] *= weight
+            torch.mul(statistic, weight * self._share, out=place)
 
     def start(self) -> None:
         """Send it, where it travels alone."""
