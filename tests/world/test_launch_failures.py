@@ -4,6 +4,7 @@ Limits of time are those of the table, with `SLACK` for a machine that is busy w
 """
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep.world import DeadlockError, RankError, RunError, RunTimeout, launch
+from lockstep.world.shipping import pack
 
 SLACK = 3.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the fork of a warm parent is for Linux")
@@ -382,3 +384,15 @@ def test_interrupt_stops_the_run_and_the_next_one_works():
         launch(program, 2)
     assert time.monotonic() - begun < 0.7 + 2 + SLACK
     assert launch(lambda comm: comm.rank, 2).values == [0, 1]
+
+
+def test_the_garbage_of_a_failed_run_can_be_collected():
+    # An error keeps the frames that it passed, and they kept the call's bytes as the buffer of a BytesIO. Python 3.12.1
+    # frees such a pair in the wrong order (gh-111049): the kernel crashed at some later collection.
+    def program(comm):
+        raise ValueError("kept in a cycle")
+
+    with pytest.raises(RankError):
+        launch(program, 2)
+    gc.collect()
+    assert type(pack(program)) is bytes

@@ -21,7 +21,7 @@ class ShippingError(TypeError):
     """Something cannot be sent to another process; the message names it."""
 
 
-def pack(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> memoryview:
+def pack(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bytes:
     """The bytes of a call; `ShippingError` names the argument or variable that cannot be sent."""
     try:
         return dumps((fn, tuple(args), dict(kwargs or {})))
@@ -34,11 +34,11 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[Callable[..., Any], tu
     return pickle.loads(data)
 
 
-def dumps(value: Any) -> memoryview:
+def dumps(value: Any) -> bytes:
     """Pickle by value where there is no module to import; tensors as plain bytes."""
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump(value)
-    return file.getbuffer()
+    return file.getvalue()  # not its buffer: Python 3.12.1 crashes when it collects one that an error kept (gh-111049)
 
 
 class _Pickler(cloudpickle.Pickler):
