@@ -157,29 +157,32 @@ def test_every_exact_strategy_equals_the_whole_batch_in_one_process(world):
 
 def in_processes(comm):
     """Everything that needs real ranks, in one launch."""
+    seeded = train(comm, "ddp", fast=True)
     served = [train(comm, strategy, fast=True, batch=20, lr=0.05, seed=1) for strategy in ("async", "ssp")]
     torch.manual_seed(comm.rank)
-    return served, all_exact(comm)
+    return seeded.losses, served, all_exact(comm)
 
 
 def test_in_real_processes():
-    values = launch(in_processes, 2).values
-    check_exact([exact for _, exact in values])
-    for name, first, second in zip(("async", "ssp"), *[served for served, _ in values], strict=True):
+    values = launch(in_processes, 2, seed=1).values
+    check_exact([exact for _, _, exact in values])
+    for name, first, second in zip(("async", "ssp"), *[served for _, served, _ in values], strict=True):
         assert first.strategy == name and first.losses == second.losses and len(first.losses) == 32
         assert first.accuracies == second.accuracies
         same_state(first.weights, second.weights)
         assert sum(first.losses[-5:]) < 0.9 * sum(first.losses[:5])
+    # launch decides the seed, unless the caller does
+    assert values[0][0] == values[1][0] == pytest.approx(train(fast=True, seed=1).losses, rel=1e-4)
+    assert values[0][0] != pytest.approx(train(fast=True, seed=2).losses, rel=1e-4)
 
 
 def test_a_students_wrapper_trains_in_place_of_the_librarys():
-    students, ours = [
-        simulate(partial(train, strategy=strategy, fast=True, batch=213), 4, seed=2).values
-        for strategy in (wrapped_by(Overlapped), "ddp")
-    ]
-    assert students[0].strategy == "wrapped_by(Overlapped)" and len(students[0].losses) == 4
-    for result in students:  # the last batch is one image: three ranks have none
-        assert result.losses == pytest.approx(ours[0].losses, rel=1e-5)
+    """640 images in batches of 213 leave one image for four ranks: three of them have none, and none may hang."""
+    results = simulate(partial(train, strategy=wrapped_by(Overlapped), fast=True, batch=213), 4, seed=2).values
+    alone = train(fast=True, batch=213, seed=2).losses
+    assert results[0].strategy == "wrapped_by(Overlapped)" and len(alone) == 4
+    for result in results:
+        assert result.losses == pytest.approx(alone, rel=1e-5)
     with pytest.raises(ValueError, match=r"averaged_by\(mean_of_gradients\) trains on ranks: launch"):
         train(strategy=averaged_by(mean_of_gradients), fast=True)
 
@@ -210,19 +213,6 @@ def test_a_run_of_train_is_the_same_in_one_process_and_on_ranks():
         assert result.losses == pytest.approx(alone.losses, abs=1e-9)
         assert result.accuracy == alone.accuracy
         same_state(result.weights, alone.weights)
-
-
-def test_a_last_batch_smaller_than_the_ranks_still_trains():
-    """640 images in batches of 213 leave one image for four ranks: three of them have none, and none may hang."""
-    results = simulate(partial(train, strategy="naive", fast=True, batch=213), 4).values
-    assert len(results[0].losses) == 4
-    assert len({result.losses for result in results}) == 1
-
-
-def test_launch_decides_the_seed_unless_the_caller_does():
-    first = launch(train, 2, strategy="ddp", fast=True, seed=1).values[0]
-    assert first.losses == pytest.approx(train(fast=True, seed=1).losses, rel=1e-4)
-    assert first.losses != pytest.approx(train(fast=True, seed=2).losses, rel=1e-4)
 
 
 def test_result_says_what_was_done_and_the_weights_can_be_loaded(capsys):
