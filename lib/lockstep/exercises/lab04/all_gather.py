@@ -103,6 +103,10 @@ def one_step_too_few(comm, chunk, sizes):
     return torch.cat(gather(comm, chunk, sizes, lambda r, s: r - s, steps=lambda p: max(p - 2, 0)))
 
 
+def one_step_too_many(comm, chunk, sizes):
+    return torch.cat(gather(comm, chunk, sizes, lambda r, s: r - s, steps=lambda p: p))
+
+
 def joins_in_order_of_arrival(comm, chunk, sizes):
     chunks = gather(comm, chunk, sizes, lambda r, s: r - s)
     return torch.cat([chunks[(comm.rank - s) % comm.size] for s in range(comm.size)])
@@ -254,6 +258,13 @@ ALL_GATHER = Exercise(
             one_step_too_few,
             "One chunk is missing on every rank: that of its right neighbour, which has the longest way. It takes one "
             "step fewer than there are ranks.",
+        ),
+        Mistake(
+            "one step too many",
+            one_step_too_many,
+            "A single rank has nobody to send to. It takes one step fewer than there are ranks: do you make as many "
+            "steps as ranks, or one in any case?",
+            symptom=says("itself as dst"),
         ),
         Mistake(
             "joins in order of arrival",

@@ -23,6 +23,7 @@ from lockstep.exercises.lab04.steps import (
     says,
     sends_more,
     side_by_side,
+    unchanged,
 )  # fmt: skip
 from lockstep.exercises.observe import Simulate
 
@@ -123,6 +124,15 @@ def stops_half_way(comm, tensor):
         arrived = torch.empty_like(incoming)
         comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
         incoming += arrived
+
+
+def as_many_steps_as_ranks(comm, tensor):
+    r, p = comm.rank, comm.size
+    chunks = tensor.tensor_split(p)
+    for s in range(2 * p):
+        arrived = torch.empty_like(chunks[(r - s - 2) % p])
+        comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        chunks[(r - s - 2) % p].copy_(arrived)
 
 
 def averages_early(comm, tensor):
@@ -267,7 +277,8 @@ ALL_REDUCE = Exercise(
             "not in place",
             not_in_place,
             "The sum is made in another tensor, and the one that was handed in still holds this rank's own numbers. "
-            "Write the result into it: `tensor.copy_(...)`.",
+            "Write the result into it: `tensor.copy_(...)`. `tensor = ...` only gives the name to another one.",
+            symptom=unchanged(0),
         ),
         Mistake(
             "all-gather starts from the wrong chunk",
@@ -294,6 +305,13 @@ ALL_REDUCE = Exercise(
             symptom=deadlocked(),
         ),
         Mistake(
+            "as many steps as ranks",
+            as_many_steps_as_ranks,
+            "A single rank has nobody to send to. Each half takes one step fewer than there are ranks: do you make as "
+            "many as there are ranks, or one in any case?",
+            symptom=says("itself as dst"),
+        ),
+        Mistake(
             "averages early",
             averages_early,
             "You divide at every step, so the ranks' numbers do not count alike: those that are added first are halved "
@@ -309,6 +327,7 @@ ALL_REDUCE = Exercise(
             needs_a_length_that_divides,
             "Right when the number of ranks divides the length; otherwise your chunks do not come out as one for each "
             "rank. `tensor_split(comm.size)` always makes that many, some longer by one, some perhaps empty.",
+            symptom=says("both sides must have the same shape"),
         ),
         Mistake(
             "drops the rest",
@@ -321,7 +340,7 @@ ALL_REDUCE = Exercise(
             views_as_equal_rows,
             "A tensor whose length does not divide cannot be seen as rows of equal length. Split it with "
             "`tensor_split`, or copy it into a longer one.",
-            symptom=says("shape"),
+            symptom=says("is invalid for input of size"),
         ),
         Mistake(
             "sends the whole tensor each step",

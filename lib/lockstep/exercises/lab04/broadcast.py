@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lockstep.exercises.compare import alike
 from lockstep.exercises.exercise import Case, Exercise, Mistake, Symptom
 from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab04.steps import (
@@ -78,6 +79,15 @@ def passes_it_along(comm, tensor, src):
         comm.recv(tensor, (comm.rank - 1) % p)
     if place + 1 < p:
         comm.send(tensor, (comm.rank + 1) % p)
+
+
+def passes_it_to_two_others(comm, tensor, src):
+    place = (comm.rank - src) % comm.size
+    if place > 0:
+        comm.recv(tensor, ((place - 1) // 2 + src) % comm.size)
+    for child in (2 * place + 1, 2 * place + 2):
+        if child < comm.size:
+            comm.send(tensor, (child + src) % comm.size)
 
 
 def assumes_a_power_of_two(comm, tensor, src):
@@ -189,14 +199,30 @@ def few_messages(case: Case, seen: Observation, expected: Observation) -> Findin
     return Finding(sentence, f"{want} messages in all", str(got), ("messages", [t.messages_sent for t in seen.traffic]))
 
 
+def right_numbers(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Every rank holds what it should."""
+    return seen.error is None and alike(seen.arguments, expected.arguments)
+
+
 def the_root_does_it_all(case: Case, seen: Observation, expected: Observation) -> bool:
     """Right, but every message leaves from the source."""
-    return seen.error is None and case.ranks > 3 and max(t.messages_sent for t in seen.traffic) == case.ranks - 1
+    most = max(t.messages_sent for t in seen.traffic) if seen.traffic else 0
+    return right_numbers(case, seen, expected) and case.ranks > 3 and most == case.ranks - 1
 
 
 def as_a_chain(case: Case, seen: Observation, expected: Observation) -> bool:
     """Right, but nobody sends more than once."""
-    return seen.error is None and max(t.messages_sent for t in seen.traffic) <= 1
+    return right_numbers(case, seen, expected) and max(t.messages_sent for t in seen.traffic) <= 1
+
+
+def as_a_heap(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Right, but nobody sends more than twice."""
+    return right_numbers(case, seen, expected) and max(t.messages_sent for t in seen.traffic) == 2
+
+
+def holds_rank_0s(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Every rank ends with the numbers of rank 0, which is not the source."""
+    return seen.error is None and case.args[0] != 0 and all(alike(one[0], case.each[0][0]) for one in seen.arguments)
 
 
 SENDS_TO_NOBODY: Symptom = deadlocked("send")
@@ -237,8 +263,8 @@ BROADCAST = Exercise(
             "the second? And after the third?"
         ),
         (
-            "Count the ranks from the source: `place = (comm.rank - src) % comm.size`. While the first `have` places "
-            "have the tensor, the rank at place i can send to place i + have."
+            "Count the ranks from the source: a rank's place is its number less `src`, modulo p. While the first `have` "
+            "places have the tensor, the rank at place i can send to place i + have."
         ),
         (
             "At each level a rank either sends (its place is below `have`, and place + have exists), or receives (its "
@@ -261,6 +287,13 @@ BROADCAST = Exercise(
             symptom=as_a_chain,
         ),
         Mistake(
+            "each rank sends to two others only",
+            passes_it_to_two_others,
+            "The numbers are right, but each rank passes the tensor to two others and then stops, while the levels below "
+            "are still at work. Whoever has the tensor goes on at every level, each time to a new rank.",
+            symptom=as_a_heap,
+        ),
+        Mistake(
             "assumes a power of two",
             assumes_a_power_of_two,
             "At the last level some ranks send to a rank that has the tensor already, since the number wraps around. "
@@ -278,6 +311,7 @@ BROADCAST = Exercise(
             "always from rank 0",
             always_from_rank_0,
             "Your tree grows from rank 0, whatever `src` is. Count the ranks from the source.",
+            symptom=holds_rank_0s,
         ),
         Mistake(
             "stops one level early",

@@ -129,6 +129,12 @@ def fast_enough(case: Case, seen: Observation, expected: Observation) -> Finding
     )
 
 
+def the_ring_would_win(case: Case, seen: Observation, expected: Observation) -> bool:
+    """The ring is the fastest, and what was chosen would be if nothing had to be folded."""
+    nbytes, ranks, latency, bandwidth = case.args
+    return expected.value == RING and seen.value == forgets_the_fold(nbytes, ranks, latency, bandwidth)
+
+
 def crossing(one: str, other: str, ranks: int, latency: float, bandwidth: float) -> float | None:
     """The size in bytes at which two of the algorithms take equally long, None when one of them always wins."""
     (m, moved), (n, carried) = chain(one, 1.0, ranks), chain(other, 1.0, ranks)
@@ -206,8 +212,9 @@ CHOOSE = Exercise(
         Mistake(
             "forgets the fold",
             forgets_the_fold,
-            "Right for 2, 4, 8 ranks, but you never choose the ring. For any other number the other two send the whole "
-            "tensor once before and once after: did you add those two messages?",
+            "Here the ring wins: where the number of ranks is no power of two, the other two send the whole tensor once "
+            "before and once after. Did you add those two messages, and is the ring among your choices?",
+            symptom=the_ring_would_win,
         ),
         Mistake(
             "takes the slowest",

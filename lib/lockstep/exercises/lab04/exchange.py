@@ -137,10 +137,10 @@ def one_after_the_other(comm, outgoing, incoming):
         comm.send(outgoing, (comm.rank + 1) % comm.size)
 
 
-def then_overwrite(fn: Any, comm: Any, outgoing: torch.Tensor, incoming: torch.Tensor) -> tuple[Any, Any]:
+def then_overwrite(fn: Any, comm: Any, outgoing: torch.Tensor, incoming: torch.Tensor) -> dict[str, torch.Tensor]:
     """Call `fn`, note both tensors, and overwrite `outgoing` as the next step of a ring would: it must be free."""
     fn(comm, outgoing, incoming)
-    after = incoming.clone(), outgoing.clone()
+    after = {"incoming": incoming.clone(), "outgoing": outgoing.clone()}
     outgoing.fill_(1000)
     return after
 
@@ -150,8 +150,13 @@ def right_tensors(case: Case, seen: Observation, expected: Observation) -> Findi
     found = same_value()(case, seen, expected)
     if found is None:
         return None
-    said = found.sentence.replace(" at [0]", " in `incoming`").replace(" at [1]", " in `outgoing`")
+    said = found.sentence.replace(" at ['incoming']", " in `incoming`").replace(" at ['outgoing']", " in `outgoing`")
     return replace(found, sentence=said)
+
+
+def nothing_came(case: Case, seen: Observation, expected: Observation) -> bool:
+    """`incoming` is as it was on every rank."""
+    return seen.error is None and not any(one["incoming"].any() for one in seen.value)
 
 
 def changed_before_wait(by_the_task: bool) -> Any:
@@ -247,10 +252,11 @@ EXCHANGE = Exercise(
             symptom=says("the ranks are"),
         ),
         Mistake(
-            "never waits for what arrives",
+            "`incoming` is never filled",
             never_waits_for_what_arrives,
-            "`irecv` only starts to receive. Until its handle's `wait()` has returned, `incoming` holds what it held "
-            "before.",
+            "`incoming` holds what it held before. Either you started to receive with `irecv` and never waited, or you "
+            "received into another tensor: `incoming = ...` only gives the name to a new one.",
+            symptom=nothing_came,
         ),
         Mistake(
             "never waits for what it sends",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from lockstep.exercises.compare import alike
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import all_of, same_value
 from lockstep.exercises.lab04.steps import (
@@ -24,7 +25,7 @@ from lockstep.exercises.lab04.steps import (
     sends_more,
     side_by_side,
 )  # fmt: skip
-from lockstep.exercises.observe import Simulate
+from lockstep.exercises.observe import Observation, Simulate
 
 
 def ring_reduce_scatter(comm, tensor):
@@ -114,7 +115,7 @@ def overwrites(comm, tensor):
 
 
 def one_step_too_many(comm, tensor):
-    return ring(comm, tensor, lambda r, s: r - s - 1, steps=lambda p: p if p > 1 else 0)
+    return ring(comm, tensor, lambda r, s: r - s - 1, steps=lambda p: p)
 
 
 def halves_at_every_step(comm, tensor):
@@ -123,6 +124,16 @@ def halves_at_every_step(comm, tensor):
 
 def divides_by_the_ranks(comm, tensor):
     return ring(comm, tensor, lambda r, s: r - s - 1) / comm.size
+
+
+def buffer_like_its_own_chunk(comm, tensor):
+    r, p = comm.rank, comm.size
+    chunks = tensor.clone().tensor_split(p)
+    arrived = torch.empty_like(chunks[r])
+    for s in range(p - 1):
+        comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        chunks[(r - s - 2) % p].add_(arrived)
+    return chunks[r]
 
 
 def drops_the_rest(comm, tensor):
@@ -219,6 +230,21 @@ def one_rank_after_the_other(comm, tensor):
     return chunks[r]
 
 
+def returns_its_own_part(case: Case, seen: Observation, expected: Observation) -> bool:
+    """No other rank's numbers are in what is returned."""
+    if seen.error is not None:
+        return False
+    own = [one[0].tensor_split(case.ranks)[rank] for rank, one in enumerate(case.each)]
+    return all(alike(got, part) for got, part in zip(seen.value, own, strict=True))
+
+
+def is_too_short(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Every rank returns as many numbers, and some of all numbers nobody does."""
+    if seen.error is not None or not all(isinstance(one, torch.Tensor) for one in seen.value):
+        return False
+    return {one.numel() for one in seen.value} == {case.each[0][0].numel() // case.ranks}
+
+
 def reduce_scatter_cases(rng: np.random.Generator) -> Iterator[Case]:
     for ranks, n in ((1, 3), (2, 4), (3, 0), (3, 7), (4, 3)):
         yield on_network(ranks, each=[(numbers(rng, n),) for _ in range(ranks)], name=counted(n))
@@ -281,7 +307,9 @@ REDUCE_SCATTER = Exercise(
             "returns a chunk that is not finished",
             returns_the_wrong_chunk,
             "What you return is your own part of the chunk and nothing more: no other rank's numbers have been added to "
-            "it. Either a step is missing, or your chunks end their journey at another rank: start one chunk lower.",
+            "it. Either a step is missing, or your chunks end their journey at another rank: follow chunk 0 through a "
+            "ring of three ranks, and see where it comes to rest.",
+            symptom=returns_its_own_part,
         ),
         Mistake(
             "counts the chunks in the wrong direction",
@@ -304,8 +332,9 @@ REDUCE_SCATTER = Exercise(
         Mistake(
             "one step too many",
             one_step_too_many,
-            "You make as many steps as there are ranks. After one fewer every chunk has passed all of them; the last "
-            "step adds a sum to a sum.",
+            "A single rank has nobody to send to. It takes one step fewer than there are ranks: do you make as many "
+            "steps as ranks, or one in any case?",
+            symptom=says("itself as dst"),
         ),
         Mistake(
             "averages early",
@@ -319,10 +348,18 @@ REDUCE_SCATTER = Exercise(
             "That is the mean. The sum is asked for, not divided by the number of ranks.",
         ),
         Mistake(
+            "a buffer of another length",
+            buffer_like_its_own_chunk,
+            "What you receive into has another length than what arrives: when the length does not divide, chunks "
+            "differ. Make the buffer like the chunk that it is added to.",
+            symptom=says("both sides must have the same shape"),
+        ),
+        Mistake(
             "drops the rest",
             drops_the_rest,
             "Your chunks all have the same length, so what is left over at the end belongs to nobody. "
             "`tensor_split` gives the first chunks one number more.",
+            symptom=is_too_short,
         ),
         Mistake(
             "splits by torch.chunk",

@@ -6,12 +6,12 @@ Floor 4, room `exercises`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from lockstep.exercises.compare import differs
-from lockstep.exercises.exercise import Case, Exercise, Mistake
+from lockstep.exercises.exercise import Case, Exercise, Mistake, Symptom
 from lockstep.exercises.judge import Finding
 from lockstep.exercises.observe import Call, Observation
 from lockstep.exercises.plain import short
@@ -84,6 +84,12 @@ def half_a_ring(algorithm, nbytes, ranks, latency, bandwidth):
     return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth) / (2 if algorithm == "ring_all_reduce" else 1)
 
 
+def ring_without_its_own_chunk(algorithm, nbytes, ranks, latency, bandwidth):
+    if algorithm == "ring_all_reduce":
+        return 2 * (ranks - 1) * latency + 2 * nbytes / bandwidth
+    return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
+
+
 def ring_of_p_steps(algorithm, nbytes, ranks, latency, bandwidth):
     if algorithm == "ring_all_reduce":
         return 2 * ranks * (latency + nbytes / ranks / bandwidth)
@@ -142,6 +148,16 @@ def right_seconds(case: Case, seen: Observation, expected: Observation) -> Findi
     return Finding(f"It should be {want}, and comes out as {got}.", want, got, ("factor", factor))
 
 
+def gives(formula: Callable[..., float]) -> Symptom:
+    """The seconds of `formula`, for solutions with more than one mistake."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        number = seen.error is None and isinstance(seen.value, (int, float))
+        return number and differs(seen.value, formula(*case.args), rtol=1e-6, atol=0.0) is None
+
+    return symptom
+
+
 def prediction_cases(rng: np.random.Generator) -> Iterator[Case]:
     for ranks, numbers in ((1, 10), (2, 1000), (3, 99), (4, 0), (5, 1_000_000), (6, 300), (8, 4000), (64, 16_000_000)):
         latency, bandwidth = round(float(rng.uniform(5e-6, 5e-5)), 7), round(float(rng.uniform(1e9, 2e10)), -7)
@@ -187,71 +203,91 @@ PREDICT_SECONDS = Exercise(
             latency_left_out,
             "Your seconds are those of the bytes alone. Every message costs the latency as well, and for a tensor of a "
             "few bytes nothing but that.",
+            symptom=gives(latency_left_out),
         ),
         Mistake(
             "latency counted once",
             latency_counted_once,
             "You count the latency once, but every message of the chain costs it again: the next one cannot begin "
             "before the one before it has arrived.",
+            symptom=gives(latency_counted_once),
         ),
         Mistake(
             "multiplies by the bandwidth",
             bandwidth_multiplied,
             "More bandwidth makes your collective slower. It is in bytes per second, so the bytes are divided by it.",
+            symptom=gives(bandwidth_multiplied),
         ),
         Mistake(
             "takes the bandwidth for bits",
             bandwidth_in_bits,
             "Your bytes take eight times as long: `bandwidth` is in bytes per second here, not in bits.",
+            symptom=gives(bandwidth_in_bits),
         ),
         Mistake(
             "whole tensors round the ring",
             ring_sends_whole_tensors,
             "Your ring sends the whole tensor at every step. It sends a chunk, the part of one rank.",
+            symptom=gives(ring_sends_whole_tensors),
         ),
         Mistake(
             "half a ring",
             half_a_ring,
             "That is one half of the ring: a reduce-scatter alone. The all-gather takes as many steps again.",
+            symptom=gives(half_a_ring),
+        ),
+        Mistake(
+            "two whole tensors round the ring",
+            ring_without_its_own_chunk,
+            "Your ring moves 2 n bytes. That is where it ends up with very many ranks; exactly it is 2(p - 1) chunks of "
+            "n / p, and nothing at all with a single rank.",
+            symptom=gives(ring_without_its_own_chunk),
         ),
         Mistake(
             "as many steps as ranks",
             ring_of_p_steps,
             "Your ring makes p steps in each half. One fewer is enough, and a single rank sends nothing at all.",
+            symptom=gives(ring_of_p_steps),
         ),
         Mistake(
             "does not round the logarithm",
             logarithm_not_rounded,
             "There is no half message. With 3 ranks the logarithm is 1.58, and a tree needs 2 levels: round it.",
+            symptom=gives(logarithm_not_rounded),
         ),
         Mistake(
             "rounds the tree down",
             tree_rounded_down,
             "With 3 ranks one level gives the tensor to 2 of them. The third needs another level: round up.",
+            symptom=gives(tree_rounded_down),
         ),
         Mistake(
             "the wrong logarithm",
             natural_logarithm,
             "The number of ranks that have the tensor doubles at each level, so the logarithm is to base 2; `math.log` "
             "is the natural one.",
+            symptom=gives(natural_logarithm),
         ),
         Mistake(
             "assumes a power of two",
             assumes_a_power_of_two,
             "Right for 2, 4, 8 ranks. Otherwise recursive doubling folds the surplus ranks into others before it "
             "begins, and gives them the result after: two messages more.",
+            symptom=gives(assumes_a_power_of_two),
         ),
         Mistake(
             "rounds the doubling up",
             doubling_rounded_up,
             "When the number of ranks is no power of two, recursive doubling does not only need one more level: it "
             "folds before and after, so round down and add two messages.",
+            symptom=gives(doubling_rounded_up),
         ),
         Mistake(
             "a tree like a chain",
             tree_like_a_chain,
             "p - 1 is the number of messages of the whole tree, but those of one level run at the same time. Count the "
             "levels.",
+            symptom=gives(tree_like_a_chain),
         ),
     ),
 )

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from lockstep.comm.collectives import chunk_sizes
-from lockstep.exercises.compare import differs
+from lockstep.exercises.compare import alike, differs
 from lockstep.exercises.exercise import Case, Symptom, on_ranks
 from lockstep.exercises.judge import Finding, Judge
 from lockstep.exercises.observe import Observation
@@ -131,6 +131,17 @@ def says(*words: str) -> Symptom:
 
     def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
         return seen.error is not None and all(word in seen.error.message for word in words)
+
+    return symptom
+
+
+def unchanged(place: int) -> Symptom:
+    """Argument `place` still holds on every rank what it held before."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        if seen.error is not None:
+            return False
+        return all(alike(got[place], had[place]) for got, had in zip(seen.arguments, case.each, strict=True))
 
     return symptom
 
