@@ -68,7 +68,12 @@ def test_every_pair_has_numba_s_type(numba_type):
 def test_one_operand_has_numba_s_type(numba_type):
     different = []
     for kind in rules.SCALARS:
-        for sign, function in {"-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_}.items():
+        for sign, function in {
+            "-": operator.neg,
+            "+": operator.pos,
+            "~": operator.invert,
+            "not": operator.not_,
+        }.items():
             if ours(rules.unary, sign, kind) != numba_type(function, kind):
                 different.append((sign, kind))
         for name in rules.MATH_UNARY:

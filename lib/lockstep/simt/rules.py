@@ -77,9 +77,7 @@ def unary(operator: str, operand: np.dtype) -> np.dtype:
 
 
 def unify(left: np.dtype, right: np.dtype) -> np.dtype:
-    """The type of a value that comes from either of two places: two branches, `min`, `max`, a ternary."""
-    if {left, right} == {INT64, UINT64}:
-        return INT64
+    """The type of a value that comes from either of two places: two branches, `min`, `max`, a ternary. int64 with uint64: float64."""
     return np.promote_types(left, right)
 
 

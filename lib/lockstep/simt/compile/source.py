@@ -1,0 +1,71 @@
+"""A kernel as its author wrote it: its syntax tree, its lines, and what its names mean.
+
+Floor 0, read first. Line numbers are those of the file or notebook cell.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lockstep.simt.errors import Unsupported
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """`tree` is the function's definition; `lines` maps a line's number to its text."""
+
+    function: Callable
+    tree: ast.FunctionDef
+    lines: dict[int, str]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(argument.arg for argument in self.tree.args.args)
+
+    def meaning(self, name: str, line: int) -> object:
+        """What a name that the kernel does not assign stands for; Unsupported where it is not defined."""
+        code = self.function.__code__
+        if name in code.co_freevars:
+            cell = self.function.__closure__[code.co_freevars.index(name)]
+            try:
+                return cell.cell_contents
+            except ValueError:
+                raise Unsupported(f"{name} is used before it is defined", line) from None
+        if name in self.function.__globals__:
+            return self.function.__globals__[name]
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        raise Unsupported(f"{name} is not defined", line)
+
+
+def read(function: Callable) -> Source:
+    """Parse `function`; Unsupported where its text is not at hand or it is no plain function."""
+    if not inspect.isfunction(function):
+        raise Unsupported(f"a kernel is a plain function, not {function!r}")
+    try:
+        text, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(text)))
+    except (OSError, SyntaxError, TypeError):
+        raise Unsupported(
+            f"the source of {function.__name__} is not at hand: define it with `def` in a file or a notebook cell"
+        ) from None
+    ast.increment_lineno(tree, first - 1)
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise Unsupported(f"{function.__name__} is a lambda or async: define it with `def`", first)
+    _plain_parameters(definition)
+    lines = {first + offset: line.rstrip("\n") for offset, line in enumerate(text)}
+    return Source(function, definition, lines)
+
+
+def _plain_parameters(definition: ast.FunctionDef) -> None:
+    arguments = definition.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs or arguments.defaults:
+        raise Unsupported(
+            f"{definition.name} takes plain parameters only: no defaults, no *args, no keywords", definition.lineno
+        )

@@ -1,0 +1,326 @@
+"""Statements as text: control flow becomes masks.
+
+Floor 0, after `values`. A block of statements has one mask variable, the lanes that are still there; None is nobody.
+Branches run one arm after the other, each under its lanes; a loop runs until no lane is left in it. A jump takes the
+lanes to where they wait: `break` nowhere but out of the loop's mask, `continue` into the loop's C mask, `return` out of
+everything. For
+
+    if c: x = 1          M2 = R.branch(M1, c, 7)
+                         if M2 is not None:
+                             x_i8 = K1 if M2 is M1 else R.merge(M2, K1, x_i8)
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Iterator
+
+from lockstep.simt import rules
+from lockstep.simt.compile.kinds import NOTHING, suffix
+from lockstep.simt.compile.values import Values
+from lockstep.simt.compile.writer import Writer
+
+NEVER, MAYBE, ALWAYS = 0, 1, 2  # whether lanes are gone after a statement
+
+
+class Statements(Values):
+    """Writes one function. `counted` adds a line that counts each statement."""
+
+    def __init__(self, out: Writer, function, watched: Callable[[str], bool], counted: bool) -> None:
+        self.out, self.function, self.watched, self.counted = out, function, watched, counted
+        self.mask = "M0"
+        self.bases: list[str] = []  # for each branch and loop around: the mask that entered it
+        self.lines_around: list[int] = []
+        self.loops: list[str] = []  # for each loop around: the variable with the lanes that wait for its next round
+        self.exits: list[str | None] = []  # and the one with the lanes that left it, None where all of them do
+        self.flops = 0
+
+    # Counting.
+
+    def count_flops(self, number: int) -> None:
+        self.flops += number
+
+    def step(self, line: int) -> None:
+        """Note that the lanes of the mask execute a statement, and the floating-point operations in it."""
+        if self.counted:
+            self.out.line(f"R.counters.step({line}, {self.mask}, {self.flops})")
+        self.flops = 0
+
+    @contextlib.contextmanager
+    def under(self, condition: str, line: int) -> Iterator[str]:
+        """A part of an expression that only the lanes with `condition` evaluate."""
+        outer, mask, flops = self.mask, self.out.fresh("M"), self.flops
+        self.out.line(f"{mask} = R.when({outer}, {condition}, {line})")
+        self.flops = 0
+        with self.out.inside(f"if {mask} is not None:"):
+            self.mask = mask
+            yield mask
+            if self.counted and self.flops:
+                self.out.line(f"R.counters.flops({line}, {mask}, {self.flops})")
+        self.mask, self.flops = outer, flops
+
+    def levels(self) -> str:
+        """The branches and loops around a barrier."""
+        pairs = "".join(f"({line}, {base}), " for line, base in zip(self.lines_around, self.bases, strict=True))
+        return f"({pairs})"
+
+    # Blocks.
+
+    def block(self, statements: list[ast.stmt]) -> int:
+        """Write statements under `self.mask`; returns whether lanes are gone at its end."""
+        before, gone = self.out.depth, NEVER
+        for at, statement in enumerate(statements):
+            if statement.dead:
+                break
+            lost = getattr(self, f"do_{type(statement).__name__}")(statement)
+            gone = max(gone, lost)
+            if lost == ALWAYS:
+                break
+            if lost == MAYBE and any(not later.dead for later in statements[at + 1 :]):
+                self.out.line(f"if {self.mask} is not None:")
+                self.out.depth += 1
+        self.out.depth = before
+        return gone
+
+    def region(self, mask: str, line: int, statements: list[ast.stmt], casts: list) -> int:
+        """A block of its own under `mask`, inside the branch or loop of `line`."""
+        outer, self.mask = self.mask, mask
+        self.bases.append(outer)
+        self.lines_around.append(line)
+        gone = self.block(statements)
+        if gone != ALWAYS:
+            self.guarded_casts(casts, gone)
+        self.bases.pop()
+        self.lines_around.pop()
+        self.mask = outer
+        return gone
+
+    def guarded_casts(self, casts: list, gone: int) -> None:
+        if casts and gone == MAYBE:
+            with self.out.inside(f"if {self.mask} is not None:"):
+                self.casts(casts)
+        else:
+            self.casts(casts)
+
+    def casts(self, casts: list) -> None:
+        """Variables whose kind changes where paths meet, for the lanes that come this way."""
+        for name, before, after in casts:
+            source, target = f"{name}_{suffix(before)}", f"{name}_{suffix(after)}"
+            with self.out.inside(f"if {source} is not None:"):
+                self.out.line(f"{target} = R.merge({self.mask}, {self.cast(source, before, after)}, {target})")
+
+    # Assignments.
+
+    def do_Assign(self, statement: ast.Assign) -> int:
+        if len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
+            text = self.value(statement.value)
+        else:
+            text = self.temporary(self.value(statement.value))
+        for target in statement.targets:
+            self.assign(target, text, statement.value.kind)
+        self.step(statement.lineno)
+        return NEVER
+
+    def do_AnnAssign(self, statement: ast.AnnAssign) -> int:
+        if statement.value is not None:
+            self.assign(statement.target, self.value(statement.value), statement.value.kind)
+            self.step(statement.lineno)
+        return NEVER
+
+    def do_AugAssign(self, statement: ast.AugAssign) -> int:
+        target = statement.target
+        if isinstance(target, ast.Name):
+            target.const = None
+            target.kind, new = statement.old, target.kind
+            text = self.binary(statement, target, self.value_Name(target), statement.value)
+            target.kind = new
+            self.assign(target, text, statement.kind)
+        else:
+            owner, index, site = self.element(target.value, target.slice, statement.lineno)
+            old = self.temporary(f"{owner}.load({index}, {self.mask}, {site})")
+            text = self.binary(statement, target, old, statement.value)
+            text = self.cast(text, statement.kind, target.value.kind.dtype)
+            self.out.line(f"{owner}.store({index}, {text}, {self.mask}, {site})")
+        self.step(statement.lineno)
+        return NEVER
+
+    def assign(self, target: ast.expr, text: str, kind: object) -> None:
+        if isinstance(target, ast.Name):
+            self.assign_name(target, text, kind)
+        elif isinstance(target, ast.Tuple):
+            whole = self.temporary(text)
+            for at, (element, item) in enumerate(zip(target.elts, kind.items, strict=True)):
+                self.assign(element, f"{whole}[{at}]", item)
+        else:
+            text = self.temporary(self.cast(text, kind, target.value.kind.dtype))
+            owner, index, site = self.element(target.value, target.slice, target.lineno)
+            self.out.line(f"{owner}.store({index}, {text}, {self.mask}, {site})")
+
+    def assign_name(self, target: ast.Name, text: str, kind: object) -> None:
+        name = f"{target.id}_{suffix(kind)}"
+        if target.level is None:
+            self.out.line(f"{name} = {text}")
+        else:
+            base = self.bases[target.level]
+            self.out.line(f"{name} = {text} if {self.mask} is {base} else R.merge({self.mask}, {text}, {name})")
+        if target.id in self.function.uncertain:
+            self.out.line(f"DEF_{target.id} = R.mark(DEF_{target.id}, {self.mask})")
+
+    def do_Expr(self, statement: ast.Expr) -> int:
+        if isinstance(statement.value, ast.Constant):
+            return NEVER
+        statement.value.dropped = True
+        text = self.value(statement.value)
+        if not text.isidentifier() and text != "None":
+            self.out.line(text)
+        self.step(statement.lineno)
+        return NEVER
+
+    def do_Pass(self, statement: ast.Pass) -> int:
+        return NEVER
+
+    # Branches.
+
+    def do_If(self, statement: ast.If) -> int:
+        test = self.temporary(self.truth(statement.test))
+        self.step(statement.lineno)
+        taken, left = self.out.fresh("M"), self.out.fresh("M")
+        jumps = _jumps(statement.body) or _jumps(statement.orelse)
+        needs_both = bool(statement.orelse or statement.else_casts or jumps)
+        if not needs_both:
+            self.out.line(f"{taken} = R.branch({self.mask}, {test}, {statement.lineno})")
+        else:
+            self.out.line(f"{taken}, {left} = R.split({self.mask}, {test}, {statement.lineno})")
+        ends = []
+        with self.out.inside(f"if {taken} is not None:"):
+            ends.append(self.region(taken, statement.lineno, statement.body, statement.body_casts))
+        if needs_both:
+            with self.out.inside(f"if {left} is not None:"):
+                ends.append(self.region(left, statement.lineno, statement.orelse, statement.else_casts))
+        if not jumps:
+            return NEVER
+        self.out.line(f"{self.mask} = join({taken}, {left})")
+        return ALWAYS if ends == [ALWAYS, ALWAYS] else MAYBE
+
+    # Loops.
+
+    def do_While(self, statement: ast.While) -> int:
+        inner, rounds = self.out.fresh("M"), self.out.fresh("N")
+        self.out.line(f"{rounds} = 0")
+
+        def head() -> None:
+            self.out.line(f"{rounds} += 1")
+            self.out.line(f"if {rounds} > R.limit: R.endless({inner}, {statement.lineno})")
+            self.test(statement, inner)
+
+        return self._loop(statement, inner, head)
+
+    def test(self, statement: ast.While, inner: str) -> None:
+        """The condition, by which lanes leave."""
+        outer, self.mask = self.mask, inner
+        text = self.temporary(self.truth(statement.test))
+        self.step(statement.lineno)
+        self.mask = outer
+        if not (isinstance(statement.test, ast.Constant) and statement.test.value):
+            self.leave(statement, inner, f"R.split({inner}, {text}, {statement.lineno})")
+
+    def leave(self, statement: ast.While | ast.For, inner: str, split: str) -> None:
+        gone = self.out.fresh("M")
+        self.out.line(f"{inner}, {gone} = {split}")
+        if _returns(statement.body):
+            self.out.line(f"{self.exits[-1]} = join({self.exits[-1]}, {gone})")
+        if statement.exit_casts:
+            with self.out.inside(f"if {gone} is not None:"):
+                outer, self.mask = self.mask, gone
+                self.casts(statement.exit_casts)
+                self.mask = outer
+        self.out.line(f"if {inner} is None: break")
+
+    def do_For(self, statement: ast.For) -> int:
+        inner, counter = self.out.fresh("M"), self.out.fresh("I")
+        arguments = statement.iter.args
+        start, stop = (None, arguments[0]) if len(arguments) == 1 else arguments[:2]
+        texts = [
+            self.out.constant(default, rules.INT64) if bound is None else self.as_kind(bound, rules.INT64)
+            for bound, default in ((start, 0), (stop, 0), (arguments[2] if len(arguments) == 3 else None, 1))
+        ]
+        kind = self.out.named(statement.kind.type, "D")
+        self.out.line(f"{counter} = R.range({', '.join(texts)}, {kind}, {statement.lineno})")
+
+        def head() -> None:
+            if self.counted:
+                self.out.line(f"R.counters.step({statement.lineno}, {inner}, 0)")
+            self.leave(statement, inner, f"{counter}.next({inner})")
+            outer, self.mask = self.mask, inner
+            self.bases.append(outer)
+            self.assign(statement.target, f"{counter}.value", statement.kind)
+            self.bases.pop()
+            self.mask = outer
+
+        return self._loop(statement, inner, head)
+
+    def _loop(self, statement: ast.While | ast.For, inner: str, head) -> int:
+        self.casts(statement.entry_casts)
+        returns, waits = _returns(statement.body), self.out.fresh("C")
+        self.exits.append(self.out.fresh("X") if returns else None)
+        self.loops.append(waits)
+        if returns:
+            self.out.line(f"{self.exits[-1]} = None")
+        self.out.line(f"{inner} = {self.mask}")
+        with self.out.inside("while True:"):
+            head()
+            self.out.line(f"{waits} = None")
+            gone = self.region(inner, statement.lineno, statement.body, statement.back_casts)
+            self.out.line(f"{inner} = join({inner}, {waits})")
+            if gone != NEVER:
+                self.out.line(f"if {inner} is None: break")
+        exits = self.exits.pop()
+        self.loops.pop()
+        if not returns:
+            return NEVER  # every lane that came leaves, by the condition or by a break
+        self.out.line(f"{self.mask} = {exits}")
+        return MAYBE
+
+    # Jumps.
+
+    def do_Break(self, statement: ast.Break) -> int:
+        self.casts(statement.casts)
+        if self.exits[-1]:
+            self.out.line(f"{self.exits[-1]} = join({self.exits[-1]}, {self.mask})")
+        self.step(statement.lineno)
+        self.out.line(f"{self.mask} = None")
+        return ALWAYS
+
+    def do_Continue(self, statement: ast.Continue) -> int:
+        self.casts(statement.casts)
+        self.out.line(f"{self.loops[-1]} = join({self.loops[-1]}, {self.mask})")
+        self.step(statement.lineno)
+        self.out.line(f"{self.mask} = None")
+        return ALWAYS
+
+    def do_Return(self, statement: ast.Return) -> int:
+        if self.function.returns is not NOTHING:
+            text = self.cast(self.temporary(self.value(statement.value)), statement.value.kind, self.function.returns)
+            self.out.line(f"RESULT = R.merge({self.mask}, {text}, RESULT)")
+        elif self.function.is_kernel:
+            self.out.line(f"R.leaves({self.mask}, {statement.lineno})")
+        self.step(statement.lineno)
+        self.out.line(f"{self.mask} = None")
+        return ALWAYS
+
+
+def _jumps(statements: list[ast.stmt]) -> bool:
+    """Whether lanes may leave a branch other than by its end."""
+    for statement in statements:
+        if isinstance(statement, (ast.Break, ast.Continue, ast.Return)):
+            return True
+        if isinstance(statement, ast.If) and (_jumps(statement.body) or _jumps(statement.orelse)):
+            return True
+        if isinstance(statement, (ast.While, ast.For)) and _returns([statement]):
+            return True
+    return False
+
+
+def _returns(statements: list[ast.stmt]) -> bool:
+    return any(isinstance(part, ast.Return) for statement in statements for part in ast.walk(statement))
