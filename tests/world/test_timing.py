@@ -34,7 +34,8 @@ def test_ranks_agree_on_how_often_to_time():
     def program(comm):
         called = []
         calls = {"first": lambda x: called.append(x.nbytes), "second": comm.all_reduce}
-        return time_collectives(comm, calls, (4, 4096), budget=0.005), called
+        # Story: the limit is a whole number, what lies below it is not, and ranks broadcast different dtypes.
+        return time_collectives(comm, calls, (4, 4096), budget=0.0 if comm.rank else 9.0), called
 
     (points, called), (_, also_called) = launch(program, 2).values
     assert called == also_called and set(called) == {4, 4096} and len(called) >= 2 * (1 + 3)

@@ -41,7 +41,7 @@ def time_collectives(
         x = torch.zeros(size // 4)
         first = sum(_seconds(comm, call, x) for call in calls.values())
         wanted = min(max(FEWEST, budget / max(first, 1e-6)), MOST)
-        rounds = int(comm.broadcast(torch.tensor(wanted)).item())  # the ranks measured different seconds
+        rounds = int(comm.broadcast(torch.tensor(float(wanted))).item())  # the ranks measured different seconds
         times = {name: [] for name in calls}
         for _ in range(rounds):
             for name, call in calls.items():
