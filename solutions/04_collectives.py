@@ -48,7 +48,7 @@ from lockstep import hardware, viz
 from lockstep.comm import bus_bandwidth, collectives
 from lockstep.exercises import ask, check, diagnose, mine, predict, progress, recall, reveal, whose
 from lockstep.trace.units import show_bytes, show_seconds
-from lockstep.world import RunError, launch, simulate, time_collectives
+from lockstep.world import RunError, fit_collective, launch, simulate, time_collectives
 from lockstep.world.calibrate import fit_link
 
 torch.manual_seed(SEED)
@@ -64,9 +64,9 @@ recall("04")
 # ## 1. A message needs two (10 min)
 #
 # All that ranks do together is made of *messages*: one rank calls `comm.send(tensor, dst)`, another one
-# `comm.recv(tensor, src)`, which fills the tensor that it is given. Both calls return when the message is over, so each
-# waits for the other side. That is where deadlocks come from. In the next cell two ranks want to swap their tensors, and
-# both begin with the polite half.
+# `comm.recv(tensor, src)`, which fills the tensor that it is given. Both calls return when the message is over, so
+# each waits for the other side. That is where deadlocks come from. In the next cell two ranks want to swap their
+# tensors, and both begin with the polite half.
 
 
 # %%
@@ -86,9 +86,9 @@ except RunError as report:
 # Each waits in `send` for a `recv` that stands one line further down. Some libraries let small messages through and
 # hang only when the tensor grows; here and with gloo a send always waits.
 #
-# Collectives have the same trap in another form: all ranks make the same calls in the *same order*. Here rank 0 adds up
-# `a` first and the others `b`. Plain PyTorch would hang, or add up what does not belong together; `comm` numbers the calls and says
-# who called what.
+# Collectives have the same trap in another form: all ranks make the same calls in the *same order*. Here rank 0 adds
+# up `a` first and the others `b`. Plain PyTorch would hang, or add up what does not belong together; `comm` numbers
+# the calls and says who called what.
 
 
 # %%
@@ -104,9 +104,10 @@ except RunError as report:
     print(report)
 
 # %% [markdown]
-# **The tool: a send that you can leave behind.** `comm.isend` starts to send and returns at once, with a *handle*. Until
-# `handle.wait()` has returned, the tensor belongs to the communication: do not change it. `irecv` is its counterpart,
-# and `comm.exchange([(tensor, dst)], [(tensor, src)])` starts several sends and receives and waits for all of them.
+# **The tool: a send that you can leave behind.** `comm.isend` starts to send and returns at once, with a *handle*.
+# Until `handle.wait()` has returned, the tensor belongs to the communication: do not change it. `irecv` is its
+# counterpart, and `comm.exchange([(tensor, dst)], [(tensor, src)])` starts several sends and receives and waits for
+# all of them.
 
 
 # %%
@@ -127,8 +128,9 @@ simulate(starts_and_waits, 2).values
 # ### Exercise 04.1 · `exchange`
 #
 # The ranks stand in a ring. The *right* neighbour of a rank is the next one, and that of the last rank is rank 0.
-# Every rank sends `outgoing` to the right and fills `incoming` with what comes from the left. When the function returns,
-# both tensors are free to be changed. There are at least two ranks, and it may not take longer when there are more.
+# Every rank sends `outgoing` to the right and fills `incoming` with what comes from the left. When the function
+# returns, both tensors are free to be changed. There are at least two ranks, and it may not take longer when there are
+# more.
 
 
 # %% tags=["exercise", "04.1"]
@@ -157,22 +159,22 @@ check("04.1", exchange)
 my_exchange = mine("04.1")
 
 
-def neighbours(comm):
-    given, got = torch.full((250_000,), float(comm.rank)), torch.zeros(250_000)
+def neighbours(comm, numbers):
+    given, got = torch.full((numbers,), float(comm.rank)), torch.zeros(numbers)
     comm.barrier()
     my_exchange(comm, given, got)
     return int(got[0])
 
 
-run = launch(neighbours, RANKS)
+run = launch(neighbours, RANKS, 250_000 if FAST else 2_000_000)
 print("each rank has received from rank", run.values)
 viz.timeline(run, title=f"exchange, {whose('04.1')} function, on {RANKS} ranks")
 
 # %% [markdown]
 # ## 2. The hot spot (7 min)
 #
-# The plain way to add up everybody's tensors: all send theirs to rank 0, which adds them up and sends the sum back. The
-# cell after the prediction runs it.
+# The plain way to add up everybody's tensors: all send theirs to rank 0, which adds them up and sends the sum back.
+# The cell after the prediction runs it.
 #
 # Predict: eight ranks add up tensors of 4 MB, once through rank 0 and once by the ring of the first picture, on the
 # same network. How many times as long does the way through rank 0 take?
@@ -225,7 +227,8 @@ def traffic_figure(runs, title):
         axis.grid(axis="y", alpha=0.4)
         most = max(sent), sent.index(max(sent))
         said.append(
-            f"{name}, {show_seconds(run.seconds)}: rank {most[1]} sends most, {most[0]:.1f} MB, the least is {min(sent):.1f} MB."
+            f"{name}, {show_seconds(run.seconds)}: rank {most[1]} sends most, {most[0]:.1f} MB, the least is "
+            f"{min(sent):.1f} MB."
         )
     figure.axes[0].set_ylabel("MB")
     figure.axes[0].legend()
@@ -242,17 +245,17 @@ reveal("04.p1", central.seconds / by_ring.seconds)
 
 # %% [markdown]
 # Rank 0 is a *hot spot*: its link carries seven tensors in and seven out, one after the other, while the others' links
-# are idle most of the time. Adding ranks makes it worse. In the ring all links work all the time, and each carries less
-# than two tensors. The ratio of the two times is nearly the number of ranks.
+# are idle most of the time. Adding ranks makes it worse. In the ring all links work all the time, and each carries
+# less than two tensors. The ratio of the two times is nearly the number of ranks.
 
 # %% [markdown]
 # ## 3. The ring, chunk by chunk (24 min)
 #
 # A ring all-reduce has two halves. Cut the tensor into as many *chunks* as there are ranks.
 #
-# 1. **Reduce-scatter.** At each step every rank sends one chunk to the right, receives one from the left, and adds it to
-#    its own. The chunk that it has just added to leaves next. After p - 1 steps every chunk has passed all p ranks, and
-#    every rank holds one *finished* chunk.
+# 1. **Reduce-scatter.** At each step every rank sends one chunk to the right, receives one from the left, and adds it
+#    to its own. The chunk that it has just added to leaves next. After p - 1 steps every chunk has passed all p ranks,
+#    and every rank holds one *finished* chunk.
 # 2. **All-gather.** The finished chunks go round the ring once more, this time taking the place of what they meet.
 #
 # Which chunk leaves where is the whole art. The picture at the top is the second step for four ranks: read off which
@@ -261,8 +264,8 @@ reveal("04.p1", central.seconds / by_ring.seconds)
 # ### Exercise 04.2 · `ring_reduce_scatter`
 #
 # All ranks hand in a 1-D tensor of the same length. Rank r returns chunk r of the sum, where `tensor.tensor_split(p)`
-# says what the chunks are: if p does not divide the length, the first ones are longer by one, and some may be empty. One
-# chunk leaves at each step, to one neighbour. You may use your `exchange` or any of the calls of section 1.
+# says what the chunks are: if p does not divide the length, the first ones are longer by one, and some may be empty.
+# One chunk leaves at each step, to one neighbour. You may use your `exchange` or any of the calls of section 1.
 
 
 # %% tags=["exercise", "04.2"]
@@ -300,8 +303,8 @@ viz.ring(reduce_scatter, ranks=4, step=3, title=f"Reduce-scatter, {whose('04.2')
 # ### Exercise 04.3 · `ring_all_gather` (stretch)
 #
 # The other half. Rank r hands in its finished `chunk`; `sizes` lists how long everybody's chunk is. Every rank returns
-# all chunks joined, chunk 0 first. What came in at one step goes out at the next, and nothing is added. The skeleton has
-# a place for every chunk.
+# all chunks joined, chunk 0 first. What came in at one step goes out at the next, and nothing is added. The skeleton
+# has a place for every chunk.
 
 
 # %% tags=["exercise", "04.3"]
@@ -332,9 +335,9 @@ all_gather = mine("04.3")
 # ### Exercise 04.4 · `ring_all_reduce`
 #
 # Now the whole ring: leave the sum over all ranks in the 1-D `tensor` that was handed in, *in place*. It may have any
-# length: one that p does not divide, one shorter than p, or none at all. The cells above have made `reduce_scatter` and
-# `all_gather`, which are your functions or the library's, and you may call them; or you write it as one loop, and number
-# the chunks as you like.
+# length: one that p does not divide, one shorter than p, or none at all. The cells above have made `reduce_scatter`
+# and `all_gather`, which are your functions or the library's, and you may call them; or you write it as one loop, and
+# number the chunks as you like.
 
 
 # %% tags=["exercise", "04.4"]
@@ -383,16 +386,16 @@ few = simulate(adds_up, 8, my_ring, numbers)
 many = simulate(adds_up, MANY, my_ring, numbers, timeout=60)
 for run in (few, many):
     own = run.traffic[0]
-    print(
-        f"{len(run.traffic):3} ranks: each sends {own.bytes_sent / (4 * numbers):.2f} n bytes in {own.messages_sent} messages"
-    )
+    share = own.bytes_sent / (4 * numbers)
+    print(f"{len(run.traffic):3} ranks: each sends {share:.2f} n bytes in {own.messages_sent} messages")
 
 # %%
 reveal("04.p2", many.traffic[0].bytes_sent / few.traffic[0].bytes_sent)
 
 # %% [markdown]
-# 2(p - 1)/p never reaches 2: that is why rings carry training on thousands of GPUs, and no algorithm sends less (Patarasu
-# and Yuan 2009). What grows with the ranks is the number of messages. Whether that matters is a question of time.
+# 2(p - 1)/p never reaches 2: that is why rings carry training on thousands of GPUs, and no algorithm sends less
+# (Patarasu and Yuan 2009). What grows with the ranks is the number of messages. Whether that matters is a question of
+# time.
 
 # %% [markdown]
 # ## 4. Fewer messages (9 min)
@@ -402,9 +405,9 @@ reveal("04.p2", many.traffic[0].bytes_sent / few.traffic[0].bytes_sent)
 # A **tree** spreads a tensor from one rank: whoever has it sends it on, so the number of ranks that have it doubles at
 # each level. **Recursive doubling** is an all-reduce of that kind: at each step every rank swaps its whole tensor with
 # the one at distance 1, 2, 4 and so on, and adds. **Rabenseifner's** algorithm swaps halves of what is left, then
-# quarters, until every rank has one finished chunk, and goes the same way back. The last two pair ranks up, so they like
-# powers of two; for other numbers the surplus ranks are *folded*: they hand their tensor to a neighbour before, and get
-# the result after, one message of the whole tensor each.
+# quarters, until every rank has one finished chunk, and goes the same way back. The last two pair ranks up, so they
+# like powers of two; for other numbers the surplus ranks are *folded*: they hand their tensor to a neighbour before,
+# and get the result after, one message of the whole tensor each.
 #
 # The table counts what the library's functions do, in the simulated world: the most messages that one rank sends, and
 # the most bytes, for a tensor of n bytes.
@@ -429,15 +432,15 @@ for name, algorithm in ALGORITHMS.items():
 # ### Exercise 04.5 · `tree_broadcast` (stretch)
 #
 # Copy the tensor of rank `src` to all ranks, in place, along a tree: with p ranks there are p - 1 messages in all, and
-# the last rank has its tensor after as many levels as the logarithm of p to base 2, rounded up. It has to work for any p
-# and any `src`.
+# the last rank has its tensor after as many levels as the logarithm of p to base 2, rounded up. It has to work for any
+# p and any `src`.
 
 
 # %% tags=["exercise", "04.5"]
 def tree_broadcast(comm, tensor, src):
     """Leave in `tensor` what rank `src` has handed in."""
     ### BEGIN SOLUTION
-    place = (comm.rank - src) % comm.size  # the rank's number, counted from the source
+    place = (comm.rank - src) % comm.size  # counted from the source
     have = 1
     while have < comm.size:
         if place < have and place + have < comm.size:
@@ -508,12 +511,12 @@ def predict_seconds(algorithm, nbytes, ranks, latency, bandwidth):
 check("04.6", predict_seconds)
 
 # %% [markdown]
-# Now hold it against this machine. The cell below measures three things in real processes, for tensors from 4 bytes up:
-# one exchange with the neighbours, the ring, and the backend's own all-reduce. From the *exchange alone* it fits latency
-# and bandwidth.
+# Now hold it against this machine. The cell below measures three things in real processes, for tensors from 4 bytes
+# up: one exchange with the neighbours, the ring, and the backend's own all-reduce. It takes some seconds. From the
+# *exchange alone* it fits latency and bandwidth.
 #
-# Predict: one exchange of 16,384 bytes against one of 4 bytes, which are 4,096 times fewer. How many times as long does
-# it take on this machine?
+# Predict: one exchange of 16,384 bytes against one of 4 bytes, which are 4,096 times fewer. How many times as long
+# does it take on this machine?
 
 # %% tags=["predict"]
 predict("04.p3", None)
@@ -543,10 +546,11 @@ reveal("04.p3", by_size[16384] / by_size[4])
 
 # %% [markdown]
 # Short messages cost the latency and nothing else: sending a few bytes or a few thousand makes hardly a difference, so
-# programs pack small tensors together. Where the second term takes over depends on the machine: at latency × bandwidth.
+# programs pack small tensors together. Where the second term takes over depends on the machine: at latency ×
+# bandwidth.
 #
-# The table and the figure set the prediction beside what was measured. *Bus bandwidth* is the bytes that one rank's link
-# must have carried, 2(p - 1)/p · n, per second; it lets you compare runs with different numbers of ranks (NVIDIA
+# The table and the figure set the prediction beside what was measured. *Bus bandwidth* is the bytes that one rank's
+# link must have carried, 2(p - 1)/p · n, per second; it lets you compare runs with different numbers of ranks (NVIDIA
 # nccl-tests).
 
 # %%
@@ -561,17 +565,26 @@ for n in SIZES:
     print(row + f"   {bus[0]:>12} {bus[1]:>12}")
 errors = {way: median(abs(predicted[n] / found[way][n] - 1) for n in SIZES) for way in ("ring", "backend")}
 print(f"median error of the prediction: {errors['ring']:.0%} for the ring, {errors['backend']:.0%} for the backend")
+steps = fit_collective("ring_all_reduce", TOGETHER, measured["ring"])
+print(f"fitted to the ring itself: a step takes {show_seconds(steps[0])} + bytes / ({show_bytes(steps[1])}/s),")
+print(f"and then the median error is {steps[2]:.0%}")
 
 
 # %%
 def log_log_figure():
-    figure = Figure(figsize=(8, 4), layout="constrained")
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
     axis = figure.add_subplot()
     titles = f"ring, {whose('04.4')} function", "the backend's all-reduce"
     for way, title, mark, color in zip(("ring", "backend"), titles, "os", ("#0072B2", "#D55E00"), strict=True):
         axis.loglog(SIZES, [found[way][n] for n in SIZES], mark, color=color, markersize=8, label=f"{title}, measured")
-    line = f"ring by {whose('04.6')} predict_seconds"
-    axis.loglog(SIZES, [predicted[n] for n in SIZES], "k--", label=f"{line}, from exchanges alone")
+    dense = [4 * 2**k for k in range((SIZES[-1] // 4).bit_length())]
+    law = f"ring by {whose('04.6')} predict_seconds"
+    for (alpha, rate), line, source in (
+        ((latency, bandwidth), "--", "from exchanges alone"),
+        (steps[:2], ":", "fitted to the ring"),
+    ):
+        seconds = [my_law("ring_all_reduce", n, TOGETHER, alpha, rate) for n in dense]
+        axis.loglog(dense, seconds, line, color="black", label=f"{law}, {source}")
     axis.set(xlabel="bytes of the tensor", ylabel="seconds")
     axis.grid(alpha=0.4)
     axis.legend()
@@ -582,22 +595,24 @@ def log_log_figure():
         f"{show_seconds(found['backend'][n])}"
         for n in (SIZES[0], SIZES[-1])
     ]
-    return viz.Figure(figure, alt=f"{title}. {'; '.join(ends)}. Median error for the ring {errors['ring']:.0%}.")
+    errs = f"Median error for the ring {errors['ring']:.0%}, fitted to the ring itself {steps[2]:.0%}."
+    return viz.Figure(figure, alt=f"{title}. {'; '.join(ends)}. {errs}")
 
 
 log_log_figure()
 
 # %% [markdown]
-# Two numbers describe seven orders of magnitude. What the model leaves out shows in the gap: the additions, the memory
-# that a new tensor needs, Python itself, and whatever else your cores were doing. A ring made of Python calls pays more
-# for each step than the backend's, which is one call; for long tensors the two come closer.
+# The dashed line knows nothing of the ring but the table of its messages. What it leaves out is the gap to the
+# circles: the additions, the memory that each new tensor needs, Python itself, and whatever else your cores were
+# doing. The dotted line has the same form, but latency and bandwidth of the ring's own steps, with all of that in
+# them. A ring of Python calls pays more for a step than the backend, which is one call.
 #
 # ### Exercise 04.7 · `choose` (stretch)
 #
 # Write `choose(nbytes, ranks, latency, bandwidth)`. It returns the name of the fastest of three all-reduces:
-# "ring_all_reduce", "recursive_doubling_all_reduce" or "rabenseifner_all_reduce". Rabenseifner's takes 2k messages, where
-# k is the logarithm of p to base 2, rounded down, and moves 2(1 - 1/2^k) n bytes in them, plus two messages of n bytes
-# if p is no power of two. You have the other two.
+# "ring_all_reduce", "recursive_doubling_all_reduce" or "rabenseifner_all_reduce". Rabenseifner's takes 2k messages,
+# where k is the logarithm of p to base 2, rounded down, and moves 2(1 - 1/2^k) n bytes in them, plus two messages of n
+# bytes if p is no power of two. You have the other two.
 
 
 # %% tags=["exercise", "04.7"]
@@ -656,9 +671,10 @@ choice_map(hardware.link("HDR"))
 # %% [markdown]
 # ## 6. Who sits beside whom (3 min)
 #
-# A network is rarely the same between all ranks: eight GPUs of a node talk over NVLink, nodes over InfiniBand. The same
-# ring, on simulated nodes of eight A100, in two orders: once the ranks of a node are neighbours in the ring, once each
-# neighbour is on another node. The third run is the library's: it adds up inside the nodes first (lab 08 takes that up).
+# A network is rarely the same between all ranks: eight GPUs of a node talk over NVLink, nodes over InfiniBand. The
+# same ring, on simulated nodes of eight A100, in two orders: once the ranks of a node are neighbours in the ring, once
+# each neighbour is on another node. The third run is the library's: it adds up inside the nodes first (lab 08 takes
+# that up).
 
 
 # %% tags=["experiment"]
@@ -684,9 +700,8 @@ runs = {
 print(f"4 MB among {ranks} ranks on {NODES} nodes (simulated)")
 for name, run in runs.items():
     crossing = sum(m.bytes for m in run.trace.messages if m.src // 8 != m.dst // 8) / 1e6
-    print(
-        f"{name:32} {show_seconds(run.seconds):>9}, {crossing:8,.1f} MB between nodes, {len(run.trace.messages):,} messages"
-    )
+    count = f"{len(run.trace.messages):,} messages"
+    print(f"{name:32} {show_seconds(run.seconds):>9}, {crossing:8,.1f} MB between nodes, {count}")
 
 # %% [markdown]
 # All three give the same sum. The order in which ranks sit in the ring decides how many bytes leave a node, and with
@@ -714,13 +729,13 @@ print(f"torch.distributed.all_reduce: {show_seconds(times['torch'][0][1])}")
 print(f"largest difference {apart:.1g}, largest number {largest:.2f}")
 
 # %% [markdown]
-# Outside this course nobody writes a report for you. Below is a plain program, as `torchrun` runs it, with the oldest bug
-# of all: a collective inside `if rank == 0`. It prints nothing and would sit there for half an hour, PyTorch's usual time
-# limit. Two lines make such a hang readable, and belong into every training program: a short `timeout`, and
+# Outside this course nobody writes a report for you. Below is a plain program, as `torchrun` runs it, with the oldest
+# bug of all: a collective inside `if rank == 0`. It prints nothing and would sit there for half an hour, PyTorch's
+# usual time limit. Two lines make such a hang readable, and belong into every training program: a short `timeout`, and
 # `faulthandler`, which prints where a process is after some seconds.
 #
-# The cell runs it for a few seconds and shows, for each rank, the stack it was in. Find the line of each rank before you
-# read on.
+# The cell runs it for a few seconds and shows, for each rank, the stack it was in. Find the line of each rank before
+# you read on.
 
 # %% tags=["experiment"]
 PROGRAM = """
@@ -762,17 +777,17 @@ else:
         print("torchrun has not come to an end within a minute on this machine")
 
 # %% [markdown]
-# Rank 0 is in `all_reduce`, rank 1 is further down in `barrier`: two different collectives, each waiting for the other.
-# Do not ask why rank 1 hangs; ask why the two are not in the same line. The cure is to take the call out of the `if`,
-# and to leave only the `print` in it.
+# Rank 0 is in `all_reduce`, rank 1 is further down in `barrier`: two different collectives, each waiting for the
+# other. Do not ask why rank 1 hangs; ask why the two are not in the same line. The cure is to take the call out of the
+# `if`, and to leave only the `print` in it.
 
 # %% [markdown]
 # ## 8. On real hardware, and what you know now (1 min)
 #
-# With one GPU a rank the messages go through NCCL, over NVLink or the network card. NCCL has rings and trees of its own
-# and chooses between them by size, as you did. It runs on the GPU beside your computation, so a hang shows only when
-# somebody waits for a result: the two lines of section 7 matter even more there. This program runs your ring on two ranks,
-# wherever `torchrun` finds them; `ring.py` is a file with your function in it:
+# With one GPU a rank the messages go through NCCL, over NVLink or the network card. NCCL has rings and trees of its
+# own and chooses between them by size, as you did. It runs on the GPU beside your computation, so a hang shows only
+# when somebody waits for a result: the two lines of section 7 matter even more there. This program runs your ring on
+# two ranks, wherever `torchrun` finds them; `ring.py` is a file with your function in it:
 #
 # ```
 # import torch.distributed as dist
@@ -807,7 +822,8 @@ ask("04.q3")
 ask("04.q4")
 
 # %% [markdown]
-# And a riddle: the run of a wrong function of this lab, or now and then of a right one. Run the cell again for another.
+# And a riddle: the run of a wrong function of this lab, or now and then of a right one. Run the cell again for
+# another.
 
 # %%
 diagnose("04")
@@ -818,10 +834,12 @@ progress("04")
 # %% [markdown]
 # **References**
 # - P. Patarasu, X. Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of workstations", Journal of
-#   Parallel and Distributed Computing 69(2), 117-124: the ring, and that no all-reduce sends less.
+# Parallel and Distributed Computing 69(2), 117-124: the ring, and that no all-reduce sends less.
 # - R. Thakur, R. Rabenseifner, W. Gropp (2005), "Optimization of collective communication operations in MPICH",
-#   International Journal of High Performance Computing Applications 19(1), 49-66: trees, doubling, and when to use which.
+#   International Journal of High Performance Computing Applications 19(1), 49-66: trees, doubling, and when to use
+#   which.
 # - R. Rabenseifner (2004), "Optimization of collective reduction operations", ICCS 2004, LNCS 3036, 1-9.
-# - R. W. Hockney (1994), "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel Computing 20(3),
-#   389-398: latency and bandwidth as a model.
-# - NVIDIA, nccl-tests, doc/PERFORMANCE.md: bus bandwidth.
+# - R. W. Hockney (1994), "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel Computing
+#   20(3), 389-398: latency and bandwidth as a model.
+# - NVIDIA, nccl-tests, doc/PERFORMANCE.md: bus bandwidth; NCCL documentation, "Environment variables": rings and
+#   trees.
