@@ -59,7 +59,7 @@ class Loader:
         self.sampler.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        steps = list(self.sampler.steps(self.sampler.begin_pass(), self.batch))
+        steps = self.sampler.steps(self.sampler.begin_pass(), self.batch)
         # A generator of our own: torch would draw from the program's, and another dropout mask would come next.
         generator = torch.Generator().manual_seed(hash((self.sampler.seed, self.sampler.epoch, self.sampler.rank)))
         loader = DataLoader(

@@ -8,7 +8,7 @@ no image counts twice, and every rank takes the same number of steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -30,7 +30,8 @@ class DistributedSampler(Sampler[int]):
     after the last: a forgotten `set_epoch` does not repeat an order, and the first pass is epoch 0.
 
     `state_dict()` in the middle of a pass says how far it is; after `load_state_dict` the next pass goes on there.
-    The state does not depend on the rank, and for `batches` not on the number of ranks either.
+    The state does not depend on the rank, and for `batches` not on the number of ranks either. It counts what was
+    taken from the sampler; where others take ahead of the training, `Loader` counts what was handed out.
     Raises ValueError for a rank that does not exist, labels that are none, a negative number.
     """
 
@@ -58,34 +59,27 @@ class DistributedSampler(Sampler[int]):
         return len(range(self.rank, self.n, self.size))
 
     def __iter__(self) -> Iterator[int]:
-        return self._indices(self.begin_pass(None if self.labels is None else self.size))
-
-    def _indices(self, first: int) -> Iterator[int]:
+        first = self.begin_pass(None if self.labels is None else self.size)
         if self.labels is None:
             mine = self.order()[first:][self.rank :: self.size].tolist()
         else:
             mine = self.part(self.order()).tolist()[first // self.size :]
-        for number, index in enumerate(mine, 1):
-            self.done = min(first + number * self.size, self.n)
-            yield index
+        return self._count((min(first + k * self.size, self.n), index) for k, index in enumerate(mine, 1))
 
     def batches(self, batch: int) -> Iterator[list[int]]:
         """This rank's indices of each step of a pass, of `batch` images over all ranks; the last may be empty."""
         _whole(batch, "batch", 1)
-        first = self.begin_pass()
-        return self._batches(first, batch)
+        return self._count(self.steps(self.begin_pass(), batch))
 
-    def _batches(self, first: int, batch: int) -> Iterator[list[int]]:
-        for end, indices in self.steps(first, batch):
-            self.done = end
-            yield indices
-
-    def steps(self, first: int, batch: int) -> Iterator[tuple[int, list[int]]]:
-        """(images taken by then, this rank's indices) of each step from image `first` on; does not count them as taken."""
+    def steps(self, first: int, batch: int) -> list[tuple[int, list[int]]]:
+        """(images taken by then, this rank's indices) of each step from image `first` on; counts none as taken."""
         order = self.order()
-        for start in range(first, self.n, batch):
-            end = min(start + batch, self.n)
-            yield end, self.part(order[start:end]).tolist()
+        ends = [min(start + batch, self.n) for start in range(first, self.n, batch)]
+        return [(end, self.part(piece).tolist()) for end, piece in zip(ends, order[first:].split(batch), strict=False)]
+
+    def _count(self, taken: Iterable[tuple[int, Any]]) -> Iterator[Any]:
+        for self.done, mine in taken:
+            yield mine
 
     def begin_pass(self, single_on: int | None = None) -> int:
         """Go to the next epoch, unless one was named or loaded; gives how many of its images were taken before.

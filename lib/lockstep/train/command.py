@@ -20,8 +20,9 @@ from torch import distributed
 from lockstep.comm import Communicator, from_torch
 from lockstep.data import NAMES, DataError
 from lockstep.nn import MODELS
+from lockstep.train.result import TrainResult
 from lockstep.train.strategies import STRATEGIES
-from lockstep.train.trainer import TrainResult, train
+from lockstep.train.trainer import train
 
 
 def command(
