@@ -28,13 +28,14 @@ def uneven_batches(comm: Communicator, loader: Iterable[Any]) -> Iterator[tuple[
     while True:
         batch = next(source, None)
         n_r = 0 if batch is None else _samples(batch)
-        mine = [n_r, batch is not None, batch is None and empty is None]
+        destitute = batch is None and empty is None
+        mine = [n_r, batch is not None, destitute]
         n, left, without = comm.all_reduce(torch.tensor(mine, dtype=torch.float64, device=comm.device)).tolist()
         if not left:
             return
         if without:
             raise CommunicationError(
-                f"{without:.0f} of {p} ranks have no data at all{', this one among them' if empty is None else ''}: "
+                f"{without:.0f} of {p} ranks have no data at all{', this one among them' if destitute else ''}: "
                 f"use fewer ranks, or share out the samples so that each has at least one."
             )
         if batch is not None:
