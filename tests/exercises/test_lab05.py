@@ -63,6 +63,25 @@ def test_gradients_may_be_weighted_after_a_gather():
     assert outcome("05.2", average_gradients) == ("passed", "")
 
 
+def test_a_mean_of_means_is_recognised_though_missing_gradients_come_on_top():
+    # Every later case fails for another reason, so no known mistake behaves alike on all of them.
+    def average_gradients(model, comm, samples):
+        for p in model.parameters():
+            comm.all_reduce(p.grad)
+            p.grad /= comm.size
+
+    assert outcome("05.2", average_gradients) == ("wrong", "weights each rank alike though shards differ")
+
+
+# --- 05.3
+
+
+def test_buckets_of_parameters_instead_of_indices_get_a_sentence():
+    # Comparing tensors with indices once ended the check itself.
+    verdict = verdict_on(find("05.3"), lambda parameters, bucket_bytes: [list(parameters)])
+    assert verdict.status == "wrong" and "no index" in verdict.seen
+
+
 # --- 05.4
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
 from lockstep.exercises.judge import same_value
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab05.toys import in_words
 from lockstep.exercises.observe import Observation, Simulate
 
@@ -133,6 +134,8 @@ def is_nan(case: Case, seen: Observation, expected: Observation) -> bool:
     return seen.error is None and any(isinstance(v, float) and v != v for v in seen.value)
 
 
+OBSERVE, JUDGE = Simulate(), same_value(rtol=1e-5)
+
 ACCURACY = Exercise(
     id="05.8",
     title="Accuracy over all ranks",
@@ -148,8 +151,8 @@ ACCURACY = Exercise(
     also_right=(accuracy_by_gathering, accuracy_with_weights),
     stub=distributed_accuracy_stub,
     cases=cases,
-    observe=Simulate(),
-    judge=same_value(rtol=1e-5),
+    observe=OBSERVE,
+    judge=JUDGE,
     hints=(
         "Rank 0 has 1 of 1 right, rank 1 has 1 of 4. How many of all five are right? Which two numbers has each rank "
         "to hand in?",
@@ -157,63 +160,67 @@ ACCURACY = Exercise(
         "end. -1 is never the largest class, so padding is never right; it must not be counted as an image either.",
         "`comm.all_reduce(torch.stack([right, counted]))` gives both totals; `counted` is `(labels >= 0).sum()` here.",
     ),
-    mistakes=(
-        Mistake(
-            "stops on its local loss",
-            is_local,
-            "That is the accuracy on this rank's own images. When each rank goes by its own number, as in \"stop when "
-            'it is good enough", they stop at different steps, and those that go on wait for the others for ever.',
-        ),
-        Mistake(
-            "mean of means",
-            means_of_means,
-            "You average the ranks' accuracies. A rank with one image then counts as much as one with four. Add up "
-            "counts, divide once.",
-        ),
-        Mistake(
-            "mean of the means of those that have images",
-            means_of_present_ranks,
-            "Leaving out ranks without images does not help: the others still have different numbers of them. Add up "
-            "counts, divide once.",
-        ),
-        Mistake(
-            "mean over no images",
-            means_of_nothing,
-            "A rank without images has the mean of nothing, which is nan, and nan makes everybody's result nan. "
-            "Counts of nothing are zeros; add up counts.",
-            symptom=is_nan,
-        ),
-        Mistake(
-            "padded test samples counted",
-            counts_padding,
-            "Padding counts among the images, so the accuracy comes out too low. Count the labels that are not -1.",
-        ),
-        Mistake(
-            "ranks without images leave",
-            empty_ranks_leave,
-            "A rank without images returns before the collective, and the others wait for it. It has nothing to add, "
-            "but it has to take part, and it needs the answer too.",
-            symptom=is_deadlock,
-        ),
-        Mistake(
-            "only rank 0 knows",
-            only_rank_0_knows,
-            "Only rank 0 has the totals; the others divide their own counts. Every rank has to return the same number.",
-        ),
-        Mistake(
-            "counts instead of dividing",
-            counts_right_ones,
-            "That is how many are right. The share is asked for: divide by how many count.",
-        ),
-        Mistake(
-            "divides by its own images",
-            divides_by_its_own,
-            "The right answers are those of all ranks, but you divide by this rank's own images. Add up both.",
-        ),
-        Mistake(
-            "takes the logit for the class",
-            takes_the_score_for_the_class,
-            "You compare the largest logit with the label. The answer is *where* it is: `argmax`, not `max`.",
+    mistakes=by_first_failure(
+        OBSERVE,
+        JUDGE,
+        (
+            Mistake(
+                "stops on its local loss",
+                is_local,
+                "That is the accuracy on this rank's own images. When each rank goes by its own number, as in \"stop when "
+                'it is good enough", they stop at different steps, and those that go on wait for the others for ever.',
+            ),
+            Mistake(
+                "mean of means",
+                means_of_means,
+                "You average the ranks' accuracies. A rank with one image then counts as much as one with four. Add up "
+                "counts, divide once.",
+            ),
+            Mistake(
+                "mean of the means of those that have images",
+                means_of_present_ranks,
+                "Leaving out ranks without images does not help: the others still have different numbers of them. Add up "
+                "counts, divide once.",
+            ),
+            Mistake(
+                "mean over no images",
+                means_of_nothing,
+                "A rank without images has the mean of nothing, which is nan, and nan makes everybody's result nan. "
+                "Counts of nothing are zeros; add up counts.",
+                symptom=is_nan,
+            ),
+            Mistake(
+                "padded test samples counted",
+                counts_padding,
+                "Padding counts among the images, so the accuracy comes out too low. Count the labels that are not -1.",
+            ),
+            Mistake(
+                "ranks without images leave",
+                empty_ranks_leave,
+                "A rank without images returns before the collective, and the others wait for it. It has nothing to add, "
+                "but it has to take part, and it needs the answer too.",
+                symptom=is_deadlock,
+            ),
+            Mistake(
+                "only rank 0 knows",
+                only_rank_0_knows,
+                "Only rank 0 has the totals; the others divide their own counts. Every rank has to return the same number.",
+            ),
+            Mistake(
+                "counts instead of dividing",
+                counts_right_ones,
+                "That is how many are right. The share is asked for: divide by how many count.",
+            ),
+            Mistake(
+                "divides by its own images",
+                divides_by_its_own,
+                "The right answers are those of all ranks, but you divide by this rank's own images. Add up both.",
+            ),
+            Mistake(
+                "takes the logit for the class",
+                takes_the_score_for_the_class,
+                "You compare the largest logit with the label. The answer is *where* it is: `argmax`, not `max`.",
+            ),
         ),
     ),
 )

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import Finding, same_value
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Call, Observation
 
 
@@ -143,6 +144,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(f"{words}, gradients in the order {', '.join(map(str, order))}", (gradients, order, 0.5))
 
 
+OBSERVE, JUDGE = Call(served), right_service
+
 ASYNC = Exercise(
     id="05.6",
     title="A gradient that comes late",
@@ -158,8 +161,8 @@ ASYNC = Exercise(
     also_right=(async_step_with_new_tensor, async_step_with_add),
     stub=async_step_stub,
     cases=cases,
-    observe=Call(served),
-    judge=right_service,
+    observe=OBSERVE,
+    judge=JUDGE,
     hints=(
         "The server counts its updates. If it is at version 7 and the gradient belongs to version 5, how many updates "
         "has the worker missed?",
@@ -167,56 +170,60 @@ ASYNC = Exercise(
         "parameters and count the update.",
         "`staleness = server.version - version` comes first.",
     ),
-    mistakes=(
-        Mistake(
-            "counts its own update",
-            counts_its_own_update,
-            "Your staleness is one too many: it counts the update that you have just made. A gradient of the newest "
-            "parameters has staleness 0.",
-        ),
-        Mistake(
-            "counts backwards",
-            counts_backwards,
-            "Your staleness is negative. It is how far the server is ahead of the gradient: the server's version less "
-            "the gradient's.",
-        ),
-        Mistake(
-            "forgets the version",
-            forgets_the_version,
-            "The version stays as it is, so every gradient looks fresh. Each update makes a new version.",
-        ),
-        Mistake(
-            "goes back in time",
-            goes_back_in_time,
-            "After a late gradient the version goes down. It counts the updates that the server has made, whatever "
-            "version the gradient belongs to.",
-        ),
-        Mistake(
-            "climbs",
-            climbs,
-            "The parameters move along the gradient, so the loss grows. SGD subtracts.",
-        ),
-        Mistake(
-            "throws stale gradients away",
-            throws_stale_ones_away,
-            "Late gradients are thrown away. Then a slow worker never contributes anything. Asynchronous SGD uses "
-            "them all.",
-        ),
-        Mistake(
-            "shrinks stale gradients",
-            shrinks_stale_ones,
-            "You make late gradients smaller. That is staleness-aware SGD (Zhang et al. 2016), a good idea, but here "
-            "every gradient counts in full.",
-        ),
-        Mistake(
-            "forgets the learning rate",
-            forgets_the_rate,
-            "The whole gradient is subtracted. A step of SGD is the gradient times the learning rate.",
-        ),
-        Mistake(
-            "returns the version",
-            returns_the_new_version,
-            "You return the version. The staleness is a difference of versions: of the server's and of the gradient's.",
+    mistakes=by_first_failure(
+        OBSERVE,
+        JUDGE,
+        (
+            Mistake(
+                "counts its own update",
+                counts_its_own_update,
+                "Your staleness is one too many: it counts the update that you have just made. A gradient of the newest "
+                "parameters has staleness 0.",
+            ),
+            Mistake(
+                "counts backwards",
+                counts_backwards,
+                "Your staleness is negative. It is how far the server is ahead of the gradient: the server's version less "
+                "the gradient's.",
+            ),
+            Mistake(
+                "forgets the version",
+                forgets_the_version,
+                "The version stays as it is, so every gradient looks fresh. Each update makes a new version.",
+            ),
+            Mistake(
+                "goes back in time",
+                goes_back_in_time,
+                "After a late gradient the version goes down. It counts the updates that the server has made, whatever "
+                "version the gradient belongs to.",
+            ),
+            Mistake(
+                "climbs",
+                climbs,
+                "The parameters move along the gradient, so the loss grows. SGD subtracts.",
+            ),
+            Mistake(
+                "throws stale gradients away",
+                throws_stale_ones_away,
+                "Late gradients are thrown away. Then a slow worker never contributes anything. Asynchronous SGD uses "
+                "them all.",
+            ),
+            Mistake(
+                "shrinks stale gradients",
+                shrinks_stale_ones,
+                "You make late gradients smaller. That is staleness-aware SGD (Zhang et al. 2016), a good idea, but here "
+                "every gradient counts in full.",
+            ),
+            Mistake(
+                "forgets the learning rate",
+                forgets_the_rate,
+                "The whole gradient is subtracted. A step of SGD is the gradient times the learning rate.",
+            ),
+            Mistake(
+                "returns the version",
+                returns_the_new_version,
+                "You return the version. The staleness is a difference of versions: of the server's and of the gradient's.",
+            ),
         ),
     ),
 )

@@ -17,6 +17,7 @@ from lockstep.comm import Communicator
 from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
 from lockstep.exercises.judge import Finding
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab05.toys import build, first_that_differs, in_words, named_first, shards
 from lockstep.exercises.observe import Observation, Simulate
 
@@ -194,6 +195,8 @@ def misses_a_gradient(case: Case, seen: Observation, expected: Observation) -> b
     return seen.error is not None and "NoneType" in seen.error.message
 
 
+OBSERVE, JUDGE = Simulate(after_backward), right_gradients
+
 AVERAGE = Exercise(
     id="05.2",
     title="The gradient of the big batch",
@@ -208,8 +211,8 @@ AVERAGE = Exercise(
     also_right=(average_in_one_message, average_with_handles, average_through_rank_0),
     stub=average_gradients_stub,
     cases=cases,
-    observe=Simulate(after_backward),
-    judge=right_gradients,
+    observe=OBSERVE,
+    judge=JUDGE,
     hints=(
         (
             "Rank 0 has 1 sample and rank 1 has 4. In the mean over all five, how much does each sample count? So how "
@@ -225,69 +228,73 @@ AVERAGE = Exercise(
         ),
         "Inside the loop: `parameter.grad *= samples / total`, then `comm.all_reduce(parameter.grad)`.",
     ),
-    mistakes=(
-        Mistake(
-            "sum for mean",
-            adds_up,
-            "You add up the ranks' gradients, but each is already a mean over its own samples: the result is too large. "
-            "Weight each rank's gradient before the sum.",
-        ),
-        Mistake(
-            "weights each rank alike though shards differ",
-            weights_ranks_alike,
-            "That is the mean over ranks, a mean of means. It is right only when all ranks have equally many samples: "
-            "a rank with 4 samples has to count four times as much as one with 1.",
-        ),
-        Mistake(
-            "divides the loss and averages",
-            divides_twice,
-            'It is divided twice: the weights `samples / total` already make a mean, and `op="mean"` divides by the '
-            "number of ranks once more.",
-        ),
-        Mistake(
-            "takes the loss for a sum",
-            takes_the_loss_for_a_sum,
-            "Dividing by all samples would be right if each loss were a sum. It is a mean over the rank's own samples: "
-            "multiply by `samples` to make it a sum again, then divide by the total.",
-        ),
-        Mistake(
-            "forgets to divide by the total",
-            forgets_to_divide_by_the_total,
-            "Times `samples`, each rank's mean becomes a sum, and you add up the sums. The mean over all samples still "
-            "needs a division by how many there are.",
-        ),
-        Mistake(
-            "keeps the result to itself",
-            keeps_the_result_to_itself,
-            "`.grad` still holds what this rank had before. The average, if you made one, is in a new tensor, but "
-            "the optimizer reads `.grad` and nothing else.",
-        ),
-        Mistake(
-            "leaves out ranks without samples",
-            leaves_out_empty_ranks,
-            "A rank without samples leaves early, and the others wait for it for ever. It has nothing to add, but it "
-            "has to make the same calls, and it needs the average too.",
-        ),
-        Mistake(
-            "skips missing gradients",
-            skips_missing_gradients,
-            "Whether a gradient is missing differs from rank to rank, so the ranks make different calls: some wait for "
-            "ever, or add up gradients of different layers. Put zeros where a gradient is missing and make the call "
-            "anyway.",
-            symptom=is_deadlock,
-        ),
-        Mistake(
-            "expects a gradient everywhere",
-            expects_a_gradient_everywhere,
-            "`.grad` is None for a frozen parameter, for a layer that this rank did not use, and on a rank without "
-            "samples. Leave out the frozen ones; for the others a missing gradient means zeros.",
-            symptom=misses_a_gradient,
-        ),
-        Mistake(
-            "averages on rank 0 only",
-            reduces_to_rank_0,
-            "Only rank 0 has the average; the others still hold their own part. Every rank takes its own step, so all "
-            "of them need it.",
+    mistakes=by_first_failure(
+        OBSERVE,
+        JUDGE,
+        (
+            Mistake(
+                "sum for mean",
+                adds_up,
+                "You add up the ranks' gradients, but each is already a mean over its own samples: the result is too large. "
+                "Weight each rank's gradient before the sum.",
+            ),
+            Mistake(
+                "weights each rank alike though shards differ",
+                weights_ranks_alike,
+                "That is the mean over ranks, a mean of means. It is right only when all ranks have equally many samples: "
+                "a rank with 4 samples has to count four times as much as one with 1.",
+            ),
+            Mistake(
+                "divides the loss and averages",
+                divides_twice,
+                'It is divided twice: the weights `samples / total` already make a mean, and `op="mean"` divides by the '
+                "number of ranks once more.",
+            ),
+            Mistake(
+                "takes the loss for a sum",
+                takes_the_loss_for_a_sum,
+                "Dividing by all samples would be right if each loss were a sum. It is a mean over the rank's own samples: "
+                "multiply by `samples` to make it a sum again, then divide by the total.",
+            ),
+            Mistake(
+                "forgets to divide by the total",
+                forgets_to_divide_by_the_total,
+                "Times `samples`, each rank's mean becomes a sum, and you add up the sums. The mean over all samples still "
+                "needs a division by how many there are.",
+            ),
+            Mistake(
+                "keeps the result to itself",
+                keeps_the_result_to_itself,
+                "`.grad` still holds what this rank had before. The average, if you made one, is in a new tensor, but "
+                "the optimizer reads `.grad` and nothing else.",
+            ),
+            Mistake(
+                "leaves out ranks without samples",
+                leaves_out_empty_ranks,
+                "A rank without samples leaves early, and the others wait for it for ever. It has nothing to add, but it "
+                "has to make the same calls, and it needs the average too.",
+            ),
+            Mistake(
+                "skips missing gradients",
+                skips_missing_gradients,
+                "Whether a gradient is missing differs from rank to rank, so the ranks make different calls: some wait for "
+                "ever, or add up gradients of different layers. Put zeros where a gradient is missing and make the call "
+                "anyway.",
+                symptom=is_deadlock,
+            ),
+            Mistake(
+                "expects a gradient everywhere",
+                expects_a_gradient_everywhere,
+                "`.grad` is None for a frozen parameter, for a layer that this rank did not use, and on a rank without "
+                "samples. Leave out the frozen ones; for the others a missing gradient means zeros.",
+                symptom=misses_a_gradient,
+            ),
+            Mistake(
+                "averages on rank 0 only",
+                reduces_to_rank_0,
+                "Only rank 0 has the average; the others still hold their own part. Every rank takes its own step, so all "
+                "of them need it.",
+            ),
         ),
     ),
 )

@@ -5,6 +5,7 @@ Floor 4, room `exercises`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from torch import Tensor
 from lockstep.comm import Communicator
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
 from lockstep.exercises.judge import Finding, all_of, same_value
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab05.toys import in_words, named_first
 from lockstep.exercises.observe import Observation, Simulate
 
@@ -203,7 +205,11 @@ def both_passes(
 
 def right_passes(case: Case, seen: Observation, expected: Observation) -> Finding | None:
     found = same_value(rtol=1e-6, atol=1e-9)(case, seen, expected)
-    return found and replace(found, sentence=named_first(found.sentence))
+    name = found and re.search(r" at \['([^']+)'\]", found.sentence)
+    if not name:
+        return found
+    evidence = name[1], [one[name[1]] for one in seen.value]
+    return replace(found, sentence=named_first(found.sentence), evidence=evidence)
 
 
 def one_each_way(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -234,6 +240,8 @@ def _images(rng: np.random.Generator, sizes: Sequence[int], channels: int) -> li
     ]
 
 
+OBSERVE, JUDGE = Simulate(both_passes), all_of(right_passes, one_each_way)
+
 SYNC_BATCH_NORM = Exercise(
     id="05.7",
     title="Batch norm across ranks",
@@ -250,8 +258,8 @@ SYNC_BATCH_NORM = Exercise(
     also_right=(sync_batch_norm_from_moments, sync_batch_norm_by_autograd),
     stub=sync_batch_norm_stub,
     cases=cases,
-    observe=Simulate(both_passes),
-    judge=all_of(right_passes, one_each_way),
+    observe=OBSERVE,
+    judge=JUDGE,
     equivalent_mutants=(
         "line 8: count = torch.full_like(weight, x[:, 0].numel()) -> count = torch.full_like(weight, x[:, -1].numel())",
     ),
@@ -267,59 +275,63 @@ SYNC_BATCH_NORM = Exercise(
         "Backward's one collective: `mean_dy, mean_dy_normal = comm.all_reduce(own.clone()) / count`; the copy keeps "
         "this rank's own sums for `weight` and `bias`.",
     ),
-    mistakes=(
-        Mistake(
-            "normalises its own images only",
-            normalises_its_own_images,
-            "Every rank uses the mean and variance of its own images; nothing is sent. The same image would come out "
-            "differently on another rank.",
-        ),
-        Mistake(
-            "BN averages variances",
-            averages_the_variances,
-            "The mean of the ranks' variances is not the variance of all images: it leaves out how far the ranks' "
-            "means are apart. Send sums of x and of x squared, and work the variance out from the totals.",
-        ),
-        Mistake(
-            "weights each rank alike though shards differ",
-            averages_the_means,
-            "You average the ranks' means, as if all had equally many images. Add up sums and counts, and divide once, "
-            "after the reduction.",
-        ),
-        Mistake(
-            "forgets the backward",
-            forgets_the_backward,
-            "Forward is right. In backward mean and variance count as constants, but they depend on every image of "
-            "every rank. The gradient of `x` lacks what flows through them.",
-        ),
-        Mistake(
-            "local sums in backward",
-            uses_local_sums_in_backward,
-            "Backward adds up dy over this rank's images only. An image here changed the mean that the others used "
-            "too, so the sums have to go over all ranks.",
-        ),
-        Mistake(
-            "reduces the weights' gradients too",
-            reduces_weights_too,
-            "The gradients of `weight` and `bias` hold the sums over all ranks. Data parallel training adds up those "
-            "of all parameters afterwards, these included: they would count several times. Leave this rank's part.",
-        ),
-        Mistake(
-            "sends twice in one direction",
-            sends_twice,
-            "The numbers are right, but forward calls two collectives. Each costs a latency and a wait for the slowest "
-            "rank, in every layer: put the count into the same tensor as the sums.",
-        ),
-        Mistake(
-            "divides by one less",
-            divides_by_one_less,
-            "That is the unbiased variance, divided by one less than the count. Batch norm normalises with the biased "
-            "one; the unbiased one is for the running average only.",
-        ),
-        Mistake(
-            "adds eps outside the root",
-            adds_eps_outside,
-            "`eps` is added to the variance before the square root is taken, not to the deviation after it.",
+    mistakes=by_first_failure(
+        OBSERVE,
+        JUDGE,
+        (
+            Mistake(
+                "normalises its own images only",
+                normalises_its_own_images,
+                "Every rank uses the mean and variance of its own images; nothing is sent. The same image would come out "
+                "differently on another rank.",
+            ),
+            Mistake(
+                "BN averages variances",
+                averages_the_variances,
+                "The mean of the ranks' variances is not the variance of all images: it leaves out how far the ranks' "
+                "means are apart. Send sums of x and of x squared, and work the variance out from the totals.",
+            ),
+            Mistake(
+                "weights each rank alike though shards differ",
+                averages_the_means,
+                "You average the ranks' means, as if all had equally many images. Add up sums and counts, and divide once, "
+                "after the reduction.",
+            ),
+            Mistake(
+                "forgets the backward",
+                forgets_the_backward,
+                "Forward is right. In backward mean and variance count as constants, but they depend on every image of "
+                "every rank. The gradient of `x` lacks what flows through them.",
+            ),
+            Mistake(
+                "local sums in backward",
+                uses_local_sums_in_backward,
+                "Backward adds up dy over this rank's images only. An image here changed the mean that the others used "
+                "too, so the sums have to go over all ranks.",
+            ),
+            Mistake(
+                "reduces the weights' gradients too",
+                reduces_weights_too,
+                "The gradients of `weight` and `bias` hold the sums over all ranks. Data parallel training adds up those "
+                "of all parameters afterwards, these included: they would count several times. Leave this rank's part.",
+            ),
+            Mistake(
+                "sends twice in one direction",
+                sends_twice,
+                "The numbers are right, but forward calls two collectives. Each costs a latency and a wait for the slowest "
+                "rank, in every layer: put the count into the same tensor as the sums.",
+            ),
+            Mistake(
+                "divides by one less",
+                divides_by_one_less,
+                "That is the unbiased variance, divided by one less than the count. Batch norm normalises with the biased "
+                "one; the unbiased one is for the running average only.",
+            ),
+            Mistake(
+                "adds eps outside the root",
+                adds_eps_outside,
+                "`eps` is added to the variance before the square root is taken, not to the deviation after it.",
+            ),
         ),
     ),
 )

@@ -14,6 +14,7 @@ from torch import nn
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import Finding
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Call, Observation
 from lockstep.exercises.plain import kind, short
 
@@ -217,13 +218,18 @@ def right_buckets(case: Case, seen: Observation, expected: Observation) -> Findi
     if not isinstance(got, list) or not all(isinstance(b, (list, tuple)) for b in got):
         return Finding("A list of lists is asked for.", short(want), f"{kind(got)}: {short(got)}", ("type", str(got)))
     got = [list(bucket) for bucket in got]
+    if not all(type(i) is int for bucket in got for i in bucket):
+        return Finding(
+            "A bucket holds something that is no index: whole numbers are asked for.", short(want), short(got), "type"
+        )
     return None if got == want else Finding(_first_fault(got, want, parameters, cap), short(want), short(got), got)
 
 
 def _first_fault(got: list[list[Any]], want: list[list[int]], parameters: Sequence[nn.Parameter], cap: int) -> str:
     flat, right = [i for bucket in got for i in bucket], [i for bucket in want for i in bucket]
-    if not all(type(i) is int and 0 <= i < len(parameters) for i in flat):
-        return "A bucket holds something that is no index into `parameters`."
+    outside = [i for i in flat if not 0 <= i < len(parameters)]
+    if outside:
+        return f"There is no parameter {outside[0]}: the indices run from 0 to {len(parameters) - 1}."
     frozen = [i for i in flat if not parameters[i].requires_grad]
     if frozen:
         return f"Parameter {frozen[0]} is frozen: it never has a gradient."
@@ -273,6 +279,8 @@ def _case(sizes, cap, dtypes=None, frozen=(), words=""):
     return Case(f"parameters of {sizes} bytes{words}; bucket_bytes={cap}", (parameters, cap))
 
 
+OBSERVE, JUDGE = Call(collected), right_buckets
+
 BUCKETS = Exercise(
     id="05.3",
     title="Buckets",
@@ -287,8 +295,8 @@ BUCKETS = Exercise(
     also_right=(make_buckets_by_closing, make_buckets_recursively),
     stub=make_buckets_stub,
     cases=cases,
-    observe=Call(collected),
-    judge=right_buckets,
+    observe=OBSERVE,
+    judge=JUDGE,
     hints=(
         "Backward reaches the last layer first. In which order should the buckets be filled, so that the first one is "
         "full early?",
@@ -299,75 +307,79 @@ BUCKETS = Exercise(
         "The test is `if filled >= bucket_bytes or parameter.dtype != dtype:`; after it `buckets.append([])` and "
         "`filled, dtype = 0, parameter.dtype`.",
     ),
-    mistakes=(
-        Mistake(
-            "in forward order",
-            in_forward_order,
-            "Your buckets begin with the first layer, whose gradient is ready last. The first bucket would be full "
-            "only at the end of backward, with nothing left to hide its journey behind. Go from the last parameter "
-            "to the first.",
-        ),
-        Mistake(
-            "counts indices from the end",
-            counts_from_the_end,
-            "The order is right, but the indices count from the end: index 0 has to be `parameters[0]`. `enumerate` "
-            "numbers what it is given, here a reversed list.",
-        ),
-        Mistake(
-            "never exceeds the cap",
-            never_exceeds_the_cap,
-            "You close a bucket before it would exceed the cap. Here it closes as soon as it has *reached* the cap, "
-            "so the parameter that reaches it still belongs to it. PyTorch fills its buckets in that way too.",
-        ),
-        Mistake(
-            "closes only beyond the cap",
-            closes_only_beyond_the_cap,
-            "A bucket that holds exactly `bucket_bytes` is full. Yours takes in one more: `>` where `>=` is needed.",
-        ),
-        Mistake(
-            "counts elements",
-            counts_elements,
-            "The cap is in bytes, and you count elements. A float32 has 4 bytes; `parameter.nbytes` counts them.",
-        ),
-        Mistake(
-            "counts four bytes for each element",
-            counts_four_bytes_an_element,
-            "Not every element has 4 bytes: a float16 has 2, a float64 has 8. `parameter.nbytes` knows.",
-        ),
-        Mistake(
-            "mixes dtypes",
-            mixes_dtypes,
-            "A bucket becomes one flat tensor, and a tensor has one dtype. Begin a new bucket when the dtype changes.",
-        ),
-        Mistake(
-            "takes frozen parameters too",
-            takes_frozen_ones_too,
-            "A frozen parameter never gets a gradient. A bucket that waits for one is never full. Leave out "
-            "parameters whose `requires_grad` is False.",
-        ),
-        Mistake(
-            "loses the last bucket",
-            loses_the_last_bucket,
-            "The bucket that is still open at the end is lost, and with it the gradients of the first layers. Nobody "
-            "would notice, but these layers would drift apart between the ranks.",
-        ),
-        Mistake(
-            "never starts counting anew",
-            never_starts_counting_anew,
-            "After the first bucket has closed, every parameter gets a bucket of its own: the bytes counted so far "
-            "still include those of the closed one.",
-        ),
-        Mistake(
-            "one bucket for each parameter",
-            one_for_each,
-            "Every parameter travels alone, whatever the cap. Each message pays the latency again; small gradients "
-            "should share one.",
-        ),
-        Mistake(
-            "one bucket for all",
-            one_for_all,
-            "Everything of a dtype is in one bucket. It is full only when backward has ended, so nothing overlaps. "
-            "Close a bucket when it has reached the cap.",
+    mistakes=by_first_failure(
+        OBSERVE,
+        JUDGE,
+        (
+            Mistake(
+                "in forward order",
+                in_forward_order,
+                "Your buckets begin with the first layer, whose gradient is ready last. The first bucket would be full "
+                "only at the end of backward, with nothing left to hide its journey behind. Go from the last parameter "
+                "to the first.",
+            ),
+            Mistake(
+                "counts indices from the end",
+                counts_from_the_end,
+                "The order is right, but the indices count from the end: index 0 has to be `parameters[0]`. `enumerate` "
+                "numbers what it is given, here a reversed list.",
+            ),
+            Mistake(
+                "never exceeds the cap",
+                never_exceeds_the_cap,
+                "You close a bucket before it would exceed the cap. Here it closes as soon as it has *reached* the cap, "
+                "so the parameter that reaches it still belongs to it. PyTorch fills its buckets in that way too.",
+            ),
+            Mistake(
+                "closes only beyond the cap",
+                closes_only_beyond_the_cap,
+                "A bucket that holds exactly `bucket_bytes` is full. Yours takes in one more: `>` where `>=` is needed.",
+            ),
+            Mistake(
+                "counts elements",
+                counts_elements,
+                "The cap is in bytes, and you count elements. A float32 has 4 bytes; `parameter.nbytes` counts them.",
+            ),
+            Mistake(
+                "counts four bytes for each element",
+                counts_four_bytes_an_element,
+                "Not every element has 4 bytes: a float16 has 2, a float64 has 8. `parameter.nbytes` knows.",
+            ),
+            Mistake(
+                "mixes dtypes",
+                mixes_dtypes,
+                "A bucket becomes one flat tensor, and a tensor has one dtype. Begin a new bucket when the dtype changes.",
+            ),
+            Mistake(
+                "takes frozen parameters too",
+                takes_frozen_ones_too,
+                "A frozen parameter never gets a gradient. A bucket that waits for one is never full. Leave out "
+                "parameters whose `requires_grad` is False.",
+            ),
+            Mistake(
+                "loses the last bucket",
+                loses_the_last_bucket,
+                "The bucket that is still open at the end is lost, and with it the gradients of the first layers. Nobody "
+                "would notice, but these layers would drift apart between the ranks.",
+            ),
+            Mistake(
+                "never starts counting anew",
+                never_starts_counting_anew,
+                "After the first bucket has closed, every parameter gets a bucket of its own: the bytes counted so far "
+                "still include those of the closed one.",
+            ),
+            Mistake(
+                "one bucket for each parameter",
+                one_for_each,
+                "Every parameter travels alone, whatever the cap. Each message pays the latency again; small gradients "
+                "should share one.",
+            ),
+            Mistake(
+                "one bucket for all",
+                one_for_all,
+                "Everything of a dtype is in one bucket. It is full only when backward has ended, so nothing overlaps. "
+                "Close a bucket when it has reached the cap.",
+            ),
         ),
     ),
 )

@@ -11,6 +11,7 @@ import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import same_value
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Call, Observation
 
 
@@ -85,6 +86,11 @@ def needs_a_warm_up(step, steps_per_epoch, base_lr, base_batch, batch, warmup_ep
     return base_lr + (full_lr - base_lr) * done
 
 
+def rises_too_far(step, steps_per_epoch, base_lr, base_batch, batch, warmup_epochs):
+    times, warmup_steps = batch / base_batch, warmup_epochs * steps_per_epoch
+    return base_lr * (1 + times * step / warmup_steps) if step < warmup_steps else base_lr * times
+
+
 def skips_the_warm_up(step, steps_per_epoch, base_lr, base_batch, batch, warmup_epochs):
     return base_lr * batch / base_batch
 
@@ -111,6 +117,8 @@ def divides_by_zero(case: Case, seen: Observation, expected: Observation) -> boo
     return seen.error is not None and seen.error.type == "ZeroDivisionError"
 
 
+OBSERVE, JUDGE = Call(), same_value(rtol=1e-5)
+
 SCALED = Exercise(
     id="05.5",
     title="The learning rate of a large batch",
@@ -126,8 +134,8 @@ SCALED = Exercise(
     also_right=(scaled_lr_by_interpolation, scaled_lr_by_increments),
     stub=scaled_lr_stub,
     cases=cases,
-    observe=Call(),
-    judge=same_value(rtol=1e-5),
+    observe=OBSERVE,
+    judge=JUDGE,
     hints=(
         "Two questions. How large is the rate when the warm-up is over? And how much of the warm-up has passed at "
         "step `step`, as a number from 0 to 1?",
@@ -135,70 +143,80 @@ SCALED = Exercise(
         "`base_lr` plus that share of the difference between the full rate and `base_lr`.",
         "`base_lr + (full_lr - base_lr) * step / warmup_steps`, while `step` is less than `warmup_steps`.",
     ),
-    mistakes=(
-        Mistake(
-            "warm-up per epoch instead of per step",
-            warms_up_by_epochs,
-            "Your rate rises once an epoch, in jumps. It has to rise a little at every step: the jumps are what the "
-            "warm-up is there to avoid.",
-        ),
-        Mistake(
-            "takes epochs for steps",
-            takes_epochs_for_steps,
-            "Your warm-up is over after `warmup_epochs` steps. It lasts that many epochs, each of `steps_per_epoch` "
-            "steps.",
-        ),
-        Mistake(
-            "does not scale",
-            does_not_scale,
-            "The rate does not depend on the batch. A batch 8 times as large makes an eighth of the steps, so each has "
-            "to be 8 times as long.",
-        ),
-        Mistake(
-            "scales by the square root",
-            scales_by_the_root,
-            "That is square-root scaling: it keeps the noise of a step the same. The *linear* rule is asked for: "
-            "twice the batch, twice the rate.",
-        ),
-        Mistake(
-            "scales the wrong way",
-            scales_the_wrong_way,
-            "Your rate falls when the batch grows. A larger batch makes fewer steps, so each has to be longer.",
-        ),
-        Mistake(
-            "begins at zero",
-            begins_at_zero,
-            "Your warm-up begins at 0, so the first step changes nothing. It begins at `base_lr`, which is known to be "
-            "safe.",
-        ),
-        Mistake(
-            "warm-up never ends",
-            never_ends,
-            "The rate keeps rising after the warm-up. From its end on it stays at the full rate.",
-        ),
-        Mistake(
-            "one step early",
-            is_a_step_early,
-            "Your rate is one step ahead: step 0 has `base_lr` itself, and the full rate comes with the first step "
-            "after the warm-up.",
-        ),
-        Mistake(
-            "low, then a jump",
-            keeps_low_then_jumps,
-            "Your rate stays at `base_lr` and then jumps. Goyal et al. tried that and the loss jumped too; the rate "
-            "has to rise gradually.",
-        ),
-        Mistake(
-            "no warm-up at all",
-            skips_the_warm_up,
-            "The full rate is used from step 0 on. At the start the loss changes fast, and long steps overshoot: begin "
-            "at `base_lr`.",
-        ),
-        Mistake(
-            "divides by a warm-up of no steps",
-            needs_a_warm_up,
-            "A warm-up of 0 epochs has 0 steps, and you divide by them. Without a warm-up every step has the full rate.",
-            symptom=divides_by_zero,
+    mistakes=by_first_failure(
+        OBSERVE,
+        JUDGE,
+        (
+            Mistake(
+                "warm-up per epoch instead of per step",
+                warms_up_by_epochs,
+                "Your rate rises once an epoch, in jumps. It has to rise a little at every step: the jumps are what the "
+                "warm-up is there to avoid.",
+            ),
+            Mistake(
+                "takes epochs for steps",
+                takes_epochs_for_steps,
+                "Your warm-up is over after `warmup_epochs` steps. It lasts that many epochs, each of `steps_per_epoch` "
+                "steps.",
+            ),
+            Mistake(
+                "does not scale",
+                does_not_scale,
+                "The rate does not depend on the batch. A batch 8 times as large makes an eighth of the steps, so each has "
+                "to be 8 times as long.",
+            ),
+            Mistake(
+                "scales by the square root",
+                scales_by_the_root,
+                "That is square-root scaling: it keeps the noise of a step the same. The *linear* rule is asked for: "
+                "twice the batch, twice the rate.",
+            ),
+            Mistake(
+                "scales the wrong way",
+                scales_the_wrong_way,
+                "Your rate falls when the batch grows. A larger batch makes fewer steps, so each has to be longer.",
+            ),
+            Mistake(
+                "begins at zero",
+                begins_at_zero,
+                "Your warm-up begins at 0, so the first step changes nothing. It begins at `base_lr`, which is known to be "
+                "safe.",
+            ),
+            Mistake(
+                "warm-up never ends",
+                never_ends,
+                "The rate keeps rising after the warm-up. From its end on it stays at the full rate.",
+            ),
+            Mistake(
+                "one step early",
+                is_a_step_early,
+                "Your rate is one step ahead: step 0 has `base_lr` itself, and the full rate comes with the first step "
+                "after the warm-up.",
+            ),
+            Mistake(
+                "low, then a jump",
+                keeps_low_then_jumps,
+                "Your rate stays at `base_lr` and then jumps. Goyal et al. tried that and the loss jumped too; the rate "
+                "has to rise gradually.",
+            ),
+            Mistake(
+                "rises too far",
+                rises_too_far,
+                "Your warm-up goes beyond the full rate and then drops. It rises by the *difference* between the full rate "
+                "and `base_lr`, not by the whole of the full rate.",
+            ),
+            Mistake(
+                "no warm-up at all",
+                skips_the_warm_up,
+                "The full rate is used from step 0 on. At the start the loss changes fast, and long steps overshoot: begin "
+                "at `base_lr`.",
+            ),
+            Mistake(
+                "divides by a warm-up of no steps",
+                needs_a_warm_up,
+                "A warm-up of 0 epochs has 0 steps, and you divide by them. Without a warm-up every step has the full rate.",
+                symptom=divides_by_zero,
+            ),
         ),
     ),
 )

@@ -20,6 +20,7 @@ from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
 from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab05.bucketing import make_buckets
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab05.toys import build, first_that_differs, named_first, shards
 from lockstep.exercises.observe import Observation, Simulate
 
@@ -284,6 +285,22 @@ class SendsAtTheFirst(Right):
                 ready.clear()
 
 
+class BindsLate(Right):
+    def listen(self, parameters, buckets):
+        for indices in buckets:
+            bucket, ready = [parameters[i] for i in indices], []
+            for parameter in bucket:
+                parameter.register_post_accumulate_grad_hook(lambda p: self.count(p, bucket, ready))  # noqa: B023
+
+
+class ListensTooEarly(Right):
+    def listen(self, parameters, buckets):
+        for indices in buckets:
+            bucket, ready = [parameters[i] for i in indices], []
+            for parameter in bucket:
+                parameter.register_hook(lambda g, p=parameter, b=bucket, r=ready: self.count(p, b, r))
+
+
 def trained(
     fn: Any, comm: Communicator, x: Tensor, y: Tensor, kind: str, bucket_bytes: int, seed: int
 ) -> dict[str, Any]:
@@ -418,7 +435,7 @@ def never_full(case: Case, seen: Observation, expected: Observation) -> bool:
 
 
 def reads_no_gradient(case: Case, seen: Observation, expected: Observation) -> bool:
-    return seen.error is not None and "NoneType" in seen.error.message
+    return seen.error is not None and "NoneType' object has no attribute" in seen.error.message
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -430,6 +447,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for ranks, model, cap, words in drawn:
         yield on_ranks(ranks, model, cap, int(rng.integers(1, 100)), each=shards(rng, [6] * ranks), name=words)
 
+
+OBSERVE, JUDGE = Simulate(trained), all_of(begins_like_rank_0, averages, overlaps)
 
 OVERLAPPED = Exercise(
     id="05.4",
@@ -446,8 +465,8 @@ OVERLAPPED = Exercise(
     also_right=(WithCounters, WithHooksOfTheGraph),
     stub=OverlappedDDPStub,
     cases=cases,
-    observe=Simulate(trained),
-    judge=all_of(begins_like_rank_0, averages, overlaps),
+    observe=OBSERVE,
+    judge=JUDGE,
     equivalent_mutants=(
         "line 24: for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True): -> "
         "for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=False):",
@@ -464,91 +483,108 @@ OVERLAPPED = Exercise(
         "The hook in three lines: `ready.append(parameter)`, `if len(ready) == len(bucket): ready.clear()`, and the "
         "asynchronous all-reduce of `torch.cat([p.grad.flatten() for p in bucket])`; first of all it asks `self.sync`.",
     ),
-    mistakes=(
-        Mistake(
-            "no initial broadcast",
-            NoInitialBroadcast,
-            "The ranks begin with different parameters. Equal gradients then keep them apart for ever: every rank "
-            "trains a network of its own. Broadcast rank 0's parameters and buffers in the constructor.",
-        ),
-        Mistake(
-            "forgets the buffers",
-            ForgetsBuffers,
-            "The parameters agree, the buffers do not. A buffer is not trained, but the forward pass uses it, as batch "
-            "norm does its running mean. Broadcast `model.buffers()` too.",
-        ),
-        Mistake(
-            "reduces after backward",
-            ReducesAfterBackward,
-            "Every reduction begins when backward has ended: nothing is hidden behind anything. Start it in the hook "
-            "of the bucket's last gradient, and only wait in `finish`.",
-        ),
-        Mistake(
-            "waits in the hook",
-            WaitsInTheHook,
-            "You wait for the result inside the hook. Autograd runs hooks in the middle of backward, so the next "
-            "layer is not computed until they return. Pass `async_op=True`, keep the handle, wait in `finish`.",
-        ),
-        Mistake(
-            "handle never waited",
-            NeverWaits,
-            "You read the flat tensor without having waited for its handle. Until `wait()` has returned, it may hold "
-            "anything; here it still holds this rank's own gradients.",
-        ),
-        Mistake(
-            "sum for mean",
-            SumForMean,
-            "These are sums over the ranks; the mean is asked for. Every step would be as many times too long as there "
-            "are ranks.",
-        ),
-        Mistake(
-            "leaves the results in the bucket",
-            LeavesResultsInTheBucket,
-            "The means are in the flat tensors, and `.grad` still holds this rank's own gradients. `torch.cat` made a "
-            "copy: what comes back has to be copied home.",
-        ),
-        Mistake(
-            "reduces during accumulation",
-            ReducesWhileAccumulating,
-            "While `sync` is False nothing may be sent: the gradient is not complete before the last of the backward "
-            "passes. Ask `self.sync` at the top of the hook.",
-        ),
-        Mistake(
-            "counts during accumulation",
-            CountsWhileAccumulating,
-            "A pass without sync has already been counted, so in the next one a bucket counts as full before its "
-            "gradients are there. Without sync the hook has to leave the counts alone.",
-        ),
-        Mistake(
-            "tied weight reduced twice",
-            CountsTiedOnesTwice,
-            "A weight that two layers share is one parameter with one gradient. Yours is in the buckets twice, so it "
-            "travels twice. `model.parameters()` gives it once.",
-        ),
-        Mistake(
-            "frozen parameter waits for ever",
-            WaitsForFrozenOnes,
-            "A bucket waits for more gradients than it can get, so it is never sent: a frozen parameter has no "
-            "gradient and its hook never runs. Count the trained ones only.",
-            symptom=never_full,
-        ),
-        Mistake(
-            "counts only the first step",
-            StopsAfterOneStep,
-            "The first step is right and the next one is not reduced: the counts of a bucket have to begin anew once "
-            "it has been sent.",
-        ),
-        Mistake(
-            "sends every parameter alone",
-            SendsEachAlone,
-            "Every gradient travels alone. The buckets are there so that small ones share a message: send when the "
-            "last gradient of a bucket is ready, not at each one.",
-        ),
-        Mistake(
-            "sends at the first gradient",
-            SendsAtTheFirst,
-            "A bucket is sent when its first gradient is ready; the others in it are not there yet. Wait for the last.",
-            symptom=reads_no_gradient,
+    mistakes=by_first_failure(
+        OBSERVE,
+        JUDGE,
+        (
+            Mistake(
+                "no initial broadcast",
+                NoInitialBroadcast,
+                "The ranks begin with different parameters. Equal gradients then keep them apart for ever: every rank "
+                "trains a network of its own. Broadcast rank 0's parameters and buffers in the constructor.",
+            ),
+            Mistake(
+                "forgets the buffers",
+                ForgetsBuffers,
+                "The parameters agree, the buffers do not. A buffer is not trained, but the forward pass uses it, as batch "
+                "norm does its running mean. Broadcast `model.buffers()` too.",
+            ),
+            Mistake(
+                "reduces after backward",
+                ReducesAfterBackward,
+                "Every reduction begins when backward has ended: nothing is hidden behind anything. Start it in the hook "
+                "of the bucket's last gradient, and only wait in `finish`.",
+            ),
+            Mistake(
+                "waits in the hook",
+                WaitsInTheHook,
+                "You wait for the result inside the hook. Autograd runs hooks in the middle of backward, so the next "
+                "layer is not computed until they return. Pass `async_op=True`, keep the handle, wait in `finish`.",
+            ),
+            Mistake(
+                "handle never waited",
+                NeverWaits,
+                "You read the flat tensor without having waited for its handle. Until `wait()` has returned, it may hold "
+                "anything; here it still holds this rank's own gradients.",
+            ),
+            Mistake(
+                "sum for mean",
+                SumForMean,
+                "These are sums over the ranks; the mean is asked for. Every step would be as many times too long as there "
+                "are ranks.",
+            ),
+            Mistake(
+                "leaves the results in the bucket",
+                LeavesResultsInTheBucket,
+                "The means are in the flat tensors, and `.grad` still holds this rank's own gradients. `torch.cat` made a "
+                "copy: what comes back has to be copied home.",
+            ),
+            Mistake(
+                "reduces during accumulation",
+                ReducesWhileAccumulating,
+                "While `sync` is False nothing may be sent: the gradient is not complete before the last of the backward "
+                "passes. Ask `self.sync` at the top of the hook.",
+            ),
+            Mistake(
+                "counts during accumulation",
+                CountsWhileAccumulating,
+                "A pass without sync has already been counted, so in the next one a bucket counts as full before its "
+                "gradients are there. Without sync the hook has to leave the counts alone.",
+            ),
+            Mistake(
+                "tied weight reduced twice",
+                CountsTiedOnesTwice,
+                "A weight that two layers share is one parameter with one gradient. Yours is in the buckets twice, so it "
+                "travels twice. `model.parameters()` gives it once.",
+            ),
+            Mistake(
+                "frozen parameter waits for ever",
+                WaitsForFrozenOnes,
+                "A bucket waits for more gradients than it can get, so it is never sent: a frozen parameter has no "
+                "gradient and its hook never runs. Count the trained ones only.",
+                symptom=never_full,
+            ),
+            Mistake(
+                "counts only the first step",
+                StopsAfterOneStep,
+                "The first step is right and the next one is not reduced: the counts of a bucket have to begin anew once "
+                "it has been sent.",
+            ),
+            Mistake(
+                "lambda in a loop binds late",
+                BindsLate,
+                "A gradient is None when a bucket is sent. A lambda made in a loop looks its variables up when it runs, "
+                "so all hooks count for the last bucket of the loop. Bind them when the hook is made: "
+                "`lambda p, b=bucket: ...`.",
+            ),
+            Mistake(
+                "listens too early",
+                ListensTooEarly,
+                "A gradient is None when a bucket is sent. A hook of `register_hook` runs before the gradient is in "
+                "`.grad`; one of `register_post_accumulate_grad_hook` runs after it.",
+                symptom=reads_no_gradient,
+            ),
+            Mistake(
+                "sends every parameter alone",
+                SendsEachAlone,
+                "Every gradient travels alone. The buckets are there so that small ones share a message: send when the "
+                "last gradient of a bucket is ready, not at each one.",
+            ),
+            Mistake(
+                "sends at the first gradient",
+                SendsAtTheFirst,
+                "A bucket is sent when its first gradient is ready; the others in it are not there yet. Wait for the last.",
+            ),
         ),
     ),
 )

@@ -15,6 +15,7 @@ import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import Finding
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Call, Observation
 from lockstep.exercises.plain import kind, short
 
@@ -248,6 +249,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(f"{n} images, {ranks}", (n, size, int(rng.integers(1, 100))))
 
 
+OBSERVE, JUDGE = Call(all_shards), divides_the_images
+
 SHARD = Exercise(
     id="05.1",
     title="Who sees which image",
@@ -262,8 +265,8 @@ SHARD = Exercise(
     also_right=(shard_of_blocks, shard_by_dealing, shard_as_tensor),
     stub=shard_stub,
     cases=cases,
-    observe=Call(all_shards),
-    judge=divides_the_images,
+    observe=OBSERVE,
+    judge=JUDGE,
     hints=(
         (
             "No rank sends anything here. What has to be equal on all ranks, so that each can take its own part of it "
@@ -280,81 +283,85 @@ SHARD = Exercise(
         "The last two lines can be `order = torch.randperm(n, generator=generator)` and "
         "`return order[rank::size].tolist()`.",
     ),
-    mistakes=(
-        Mistake(
-            "same shard on every rank",
-            same_on_every_rank,
-            "All ranks work on the same images, so the job is done several times over and most images are never seen. "
-            "Where does `rank` come in?",
-        ),
-        Mistake(
-            "no reshuffle",
-            never_reshuffles,
-            "Every epoch has the same order: `epoch` has no influence. Then the same images meet in a batch again and "
-            "again. Let the seed of the shuffle depend on the epoch too.",
-        ),
-        Mistake(
-            "every rank shuffles for itself",
-            shuffles_by_rank,
-            "The ranks do not agree on one order, so some images go to two ranks and others to none. The shuffle may "
-            "depend on `seed` and `epoch`, not on `rank`; the rank only chooses a part of it.",
-            symptom=ranks_disagree,
-        ),
-        Mistake(
-            "draws from the global generator",
-            draws_from_the_global_generator,
-            "The order depends on what was drawn before, and every rank has drawn other numbers before. Make a "
-            "`torch.Generator()` of your own and seed it from the arguments.",
-        ),
-        Mistake(
-            "same dropout mask on every rank",
-            seeds_the_global_generator,
-            "You seed the global generator, with the same number on every rank. Whatever draws from it next, dropout "
-            "above all, then draws the same numbers on all ranks: the same dropout mask everywhere. Seed a "
-            "`torch.Generator()` of your own.",
-        ),
-        Mistake(
-            "pads with images seen before",
-            pads,
-            "To make all shards equally long, some images are handed out twice, so they count double. PyTorch's own "
-            "DistributedSampler does that too. Here shards may differ in size by one.",
-            symptom=repeats_to_fill_up,
-        ),
-        Mistake(
-            "drops the rest",
-            drops_the_rest,
-            "When the images do not divide evenly, those left over are never seen in that epoch. Give some ranks one "
-            "more.",
-        ),
-        Mistake(
-            "the last rank takes the rest",
-            gives_the_rest_to_the_last,
-            "All that is left over goes to the last rank, which then works longer while the others wait. Spread the "
-            "rest: one image each.",
-        ),
-        Mistake(
-            "rounds the blocks up",
-            rounds_the_blocks_up,
-            "Blocks rounded up leave little or nothing for the last ranks: 5 images in blocks of 2 are 2, 2, 1 and 0. "
-            "Sizes may differ by one only.",
-        ),
-        Mistake(
-            "does not shuffle",
-            does_not_shuffle,
-            "The images come in the order in which they are stored. Many sets are sorted by class, and then a batch "
-            "holds one class only. Shuffle all indices first, then take this rank's part.",
-        ),
-        Mistake(
-            "shuffles only inside its shard",
-            shuffles_inside_the_shard,
-            "A rank meets the same images in every epoch; only their order changes. Shuffle all n indices first and "
-            "divide afterwards, so that a rank's images change too.",
-        ),
-        Mistake(
-            "ignores the seed",
-            ignores_the_seed,
-            "The order depends on the epoch alone: `seed` has no influence, so two runs with different seeds see the "
-            "same batches.",
+    mistakes=by_first_failure(
+        OBSERVE,
+        JUDGE,
+        (
+            Mistake(
+                "same shard on every rank",
+                same_on_every_rank,
+                "All ranks work on the same images, so the job is done several times over and most images are never seen. "
+                "Where does `rank` come in?",
+            ),
+            Mistake(
+                "no reshuffle",
+                never_reshuffles,
+                "Every epoch has the same order: `epoch` has no influence. Then the same images meet in a batch again and "
+                "again. Let the seed of the shuffle depend on the epoch too.",
+            ),
+            Mistake(
+                "every rank shuffles for itself",
+                shuffles_by_rank,
+                "The ranks do not agree on one order, so some images go to two ranks and others to none. The shuffle may "
+                "depend on `seed` and `epoch`, not on `rank`; the rank only chooses a part of it.",
+                symptom=ranks_disagree,
+            ),
+            Mistake(
+                "draws from the global generator",
+                draws_from_the_global_generator,
+                "The order depends on what was drawn before, and every rank has drawn other numbers before. Make a "
+                "`torch.Generator()` of your own and seed it from the arguments.",
+            ),
+            Mistake(
+                "same dropout mask on every rank",
+                seeds_the_global_generator,
+                "You seed the global generator, and whatever draws from it next begins there: with one seed for all ranks, "
+                "dropout would draw the same mask on every rank, in every epoch anew. Seed a `torch.Generator()` of your "
+                "own.",
+            ),
+            Mistake(
+                "pads with images seen before",
+                pads,
+                "To make all shards equally long, some images are handed out twice, so they count double. PyTorch's own "
+                "DistributedSampler does that too. Here shards may differ in size by one.",
+                symptom=repeats_to_fill_up,
+            ),
+            Mistake(
+                "drops the rest",
+                drops_the_rest,
+                "When the images do not divide evenly, those left over are never seen in that epoch. Give some ranks one "
+                "more.",
+            ),
+            Mistake(
+                "the last rank takes the rest",
+                gives_the_rest_to_the_last,
+                "All that is left over goes to the last rank, which then works longer while the others wait. Spread the "
+                "rest: one image each.",
+            ),
+            Mistake(
+                "rounds the blocks up",
+                rounds_the_blocks_up,
+                "Blocks rounded up leave little or nothing for the last ranks: 5 images in blocks of 2 are 2, 2, 1 and 0. "
+                "Sizes may differ by one only.",
+            ),
+            Mistake(
+                "does not shuffle",
+                does_not_shuffle,
+                "The images come in the order in which they are stored. Many sets are sorted by class, and then a batch "
+                "holds one class only. Shuffle all indices first, then take this rank's part.",
+            ),
+            Mistake(
+                "shuffles only inside its shard",
+                shuffles_inside_the_shard,
+                "A rank meets the same images in every epoch; only their order changes. Shuffle all n indices first and "
+                "divide afterwards, so that a rank's images change too.",
+            ),
+            Mistake(
+                "ignores the seed",
+                ignores_the_seed,
+                "The order depends on the epoch alone: `seed` has no influence, so two runs with different seeds see the "
+                "same batches.",
+            ),
         ),
     ),
     equivalent_mutants=(

@@ -1,0 +1,33 @@
+"""Recognise a mistake by the smallest case that fails, where no known one goes wrong alike on every case.
+
+Floor 4, room `exercises`. Students combine mistakes: who averages the ranks alike and also forgets missing gradients
+fails later cases in a way of their own, and still has to hear of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.judge import Judge, judged
+from lockstep.exercises.observe import Observation
+
+
+def by_first_failure(
+    observe: Callable[[Callable[..., Any], Case], Observation], judge: Judge, mistakes: Sequence[Mistake]
+) -> tuple[Mistake, ...]:
+    """The mistakes, each without a symptom now with this one: it fails the same case with the same finding."""
+
+    def fails_alike(mistake: Mistake) -> Mistake:
+        def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+            if seen.error is not None:
+                return False
+            mine = judged(judge, case, seen, expected)
+            theirs = judged(judge, case, observe(mistake.function, case), expected)
+            return mine is not None and theirs is not None and mine.like(theirs)
+
+        return mistake if mistake.symptom else replace(mistake, symptom=symptom)
+
+    return tuple(map(fails_alike, mistakes))
