@@ -113,6 +113,7 @@ class TestKeeping:
 def test_scale_by_hand():
     # a step takes twice as long here as on the reference machine
     assert example().scale(12.0) == pytest.approx(24.0)
+    assert example().gamma == pytest.approx(3e-10)
 
 
 def test_this_machine_for_real(tmp_path):

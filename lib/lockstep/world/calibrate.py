@@ -57,6 +57,11 @@ class Calibration:
     seconds: float
     machine: str
 
+    @property
+    def gamma(self) -> float:
+        """Seconds per byte of reduction by one thread: for each, two bytes are read and one is written."""
+        return 3 / self.device.memory_bandwidth
+
     def scale(self, reference_seconds: float) -> float:
         """Seconds that a cell takes here, from its seconds on the reference machine (`REFERENCE_STEP`), by their training steps.
 

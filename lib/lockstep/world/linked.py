@@ -53,10 +53,6 @@ class Delivery:
         self._ports, self._frames, self._clock = ports, frames, clock
         self._over = False
 
-    def is_completed(self) -> bool:
-        """Whether `wait` has been called."""
-        return self._over
-
     def wait(self) -> None:
         if self._over:
             return
@@ -142,8 +138,9 @@ class LinkedCommunicator(PacedCommunicator):
         place = self.group, self._peers, self._in_run, self.rank, self._name
         return PacedWire(*place, self.pace.link, self._ports, self.frames, self.now)
 
-    def hold(self, works: Sequence[Delivery | dist.Work]) -> None:
-        self._wire.hold(works)
+    def hold(self, works: Sequence[Delivery]) -> None:
+        for work in works:
+            pause_until(self.now, work.until)
         now = self.now()
         self.frames.account(now - self.frames.since, now)  # since the call that waited
 

@@ -91,8 +91,9 @@ def pause_until(clock: Callable[[], float], when: float) -> None:
     """Return at `when` seconds of `clock`, never before; uses no processor but for the last moment."""
     while (left := when - clock()) > SPINNING:
         time.sleep(left - SPINNING)
-    while clock() < when:
-        time.sleep(0)  # lets this process's other threads go on
+    while (left := when - clock()) > 0:
+        if left > 20e-6:
+            time.sleep(0)  # lets this process's other threads go on; takes some microseconds itself
 
 
 class Frames(threading.local):
