@@ -38,7 +38,7 @@ class Exchange(Protocol):
     """Averages buckets over ranks.
 
     exact: whether the mean arrives as it is and not as an approximation, so that a count may travel in a bucket. An
-    exchange that does not say so counts as inexact.
+    exchange that does not say so counts as inexact. One may also have `start_sum`, see `AllReduce`.
     """
 
     exact: bool

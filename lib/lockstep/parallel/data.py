@@ -26,9 +26,9 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 class DistributedDataParallel(nn.Module):
     """`model`, with gradients that are the mean over ranks when `backward()` returns.
 
-    bucket_bytes: gradients are averaged in buckets, each closed as soon as it holds this much, the first
-    already at 1 MiB; they are in reverse order of the parameters and have one dtype. overlap: start a bucket when its last gradient is there, while
-    backward goes on; False starts all at the end. exchange: how to average, by default `AllReduce()`.
+    bucket_bytes: gradients are averaged in buckets, each closed as soon as it holds this much, the first already at
+    1 MiB; they are in reverse order of the parameters and have one dtype. overlap: start a bucket when its last gradient
+    is there, while backward goes on; False starts all at the end. exchange: how to average, by default `AllReduce()`.
 
     At first ranks take over the parameters and buffers of rank 0. In training, batch norm's running statistics are
     averaged with the gradients (the plain layer normalises by this rank's images alone; see `SyncBatchNorm2d`); other
