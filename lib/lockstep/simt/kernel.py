@@ -19,6 +19,7 @@ from lockstep.simt.compile.kinds import Array
 from lockstep.simt.compile.program import Program
 from lockstep.simt.errors import LaunchError
 from lockstep.simt.places import Places, places
+from lockstep.simt.run.counted import CountedMachine
 from lockstep.simt.run.global_owners import GlobalOwners
 from lockstep.simt.run.machine import Machine
 from lockstep.simt.run.memory import Storage
@@ -75,11 +76,12 @@ class Launch:
         check_shared(program.shared_bytes, self.shared_bytes)
         storages = bound.storages(program, self.places.blocks)
         execute = program.executable(counters is not None)
+        machine = Machine if counters is None else CountedMachine
         step = max(1, BATCH_LANES // self.places.lanes)
         with np.errstate(all="ignore"):
             for first in range(0, self.places.blocks, step):
                 blocks = min(step, self.places.blocks - first)
-                batch = Machine(self.places, first, blocks, counters, self.shared_bytes)
+                batch = machine(self.places, first, blocks, counters, self.shared_bytes)
                 execute(batch, batch.all, *bound.values(batch, storages))
                 batch.races.settle()
         bound.copy_back()
@@ -137,7 +139,7 @@ class Arguments:
             if isinstance(value, DeviceArray):
                 together.setdefault(id(value.flat), []).append(name)
         found = {}
-        for name, value in zip(self.names, self.passed, strict=True):
+        for value in self.passed:
             if isinstance(value, DeviceArray) and id(value.flat) not in found:
                 watched = program.watched(together[id(value.flat)])
                 storage = Storage(value.flat.size, value.shape, watched, False, 0)

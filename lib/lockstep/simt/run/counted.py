@@ -1,0 +1,23 @@
+"""A batch that counts its branches; what else is counted reaches the counters from the memories and the code itself.
+
+Floor 0, on top of `machine`.
+"""
+
+from __future__ import annotations
+
+from lockstep.simt.run.machine import Machine
+from lockstep.simt.run.masks import Mask
+
+
+class CountedMachine(Machine):
+    """The same results as Machine's, and `counters` filled."""
+
+    def branch(self, mask: Mask, condition, line: int) -> Mask | None:
+        taken = self.when(mask, condition, line)
+        self.counters.branch(mask, taken, line)
+        return taken
+
+    def split(self, mask: Mask, condition, line: int) -> tuple[Mask | None, Mask | None]:
+        taken, left = super().split(mask, condition, line)
+        self.counters.branch(mask, taken, line)
+        return taken, left
