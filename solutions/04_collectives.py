@@ -215,9 +215,10 @@ by_ring = simulate(adds_up, 8, collectives.ring_all_reduce, 1_000_000, cluster=N
 # %%
 def traffic_figure(runs, title):
     """Bytes sent (plain) and received (hatched) by every rank of each run, side by side."""
-    figure = Figure(figsize=(9.4, 3.2), layout="constrained")
-    said = []
-    for axis, (name, run) in zip(figure.subplots(1, len(runs), sharey=True), runs.items(), strict=True):
+    figure, said = Figure(figsize=(9.4, 3.2)), []
+    axes = figure.subplots(1, len(runs), sharey=True)
+    figure.subplots_adjust(left=0.07, right=0.99, top=0.8, bottom=0.14, wspace=0.05)
+    for axis, (name, run) in zip(axes, runs.items(), strict=True):
         places = range(len(run.traffic))
         sent = [one.bytes_sent / 1e6 for one in run.traffic]
         got = [one.bytes_received / 1e6 for one in run.traffic]
@@ -230,8 +231,8 @@ def traffic_figure(runs, title):
             f"{name}, {show_seconds(run.seconds)}: rank {most[1]} sends most, {most[0]:.1f} MB, the least is "
             f"{min(sent):.1f} MB."
         )
-    figure.axes[0].set_ylabel("MB")
-    figure.axes[0].legend()
+    axes[0].set_ylabel("MB")
+    axes[0].legend()
     figure.suptitle(title)
     return viz.Figure(figure, alt=f"{title}. " + " ".join(said))
 
@@ -533,6 +534,7 @@ def measure(comm, sizes, budget):
         "ring": lambda x: my_ring(comm, x),
         "backend": comm.all_reduce,
     }
+    time_collectives(comm, calls, sizes[:1], budget)  # the first messages set up connections
     return time_collectives(comm, calls, sizes, budget)
 
 
@@ -545,9 +547,8 @@ by_size = dict(measured["exchange"])
 reveal("04.p3", by_size[16384] / by_size[4])
 
 # %% [markdown]
-# Short messages cost the latency and nothing else: sending a few bytes or a few thousand makes hardly a difference, so
-# programs pack small tensors together. Where the second term takes over depends on the machine: at latency ×
-# bandwidth.
+# Short messages cost the latency and little else, so programs pack small tensors together. Where the second term
+# takes over depends on the machine: at latency × bandwidth.
 #
 # The table and the figure set the prediction beside what was measured. *Bus bandwidth* is the bytes that one rank's
 # link must have carried, 2(p - 1)/p · n, per second; it lets you compare runs with different numbers of ranks (NVIDIA
@@ -572,8 +573,8 @@ print(f"and then the median error is {steps[2]:.0%}")
 
 # %%
 def log_log_figure():
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
-    axis = figure.add_subplot()
+    figure = Figure(figsize=(8, 4.2))
+    axis = figure.add_axes((0.09, 0.12, 0.89, 0.8))
     titles = f"ring, {whose('04.4')} function", "the backend's all-reduce"
     for way, title, mark, color in zip(("ring", "backend"), titles, "os", ("#0072B2", "#D55E00"), strict=True):
         axis.loglog(SIZES, [found[way][n] for n in SIZES], mark, color=color, markersize=8, label=f"{title}, measured")
@@ -586,6 +587,7 @@ def log_log_figure():
         seconds = [my_law("ring_all_reduce", n, TOGETHER, alpha, rate) for n in dense]
         axis.loglog(dense, seconds, line, color="black", label=f"{law}, {source}")
     axis.set(xlabel="bytes of the tensor", ylabel="seconds")
+    axis.minorticks_off()
     axis.grid(alpha=0.4)
     axis.legend()
     title = f"All-reduce on {TOGETHER} ranks of this machine: predicted and measured"
@@ -652,14 +654,15 @@ MARKS = {
 def choice_map(link):
     sizes, counts = [4 * 4**k for k in range(14)], [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
     chosen = {(n, p): my_choice(n, p, link.latency, link.bandwidth) for n in sizes for p in counts}
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    axis = figure.add_subplot()
+    figure = Figure(figsize=(8, 4.2))
+    axis = figure.add_axes((0.08, 0.23, 0.9, 0.63))
     for name, (mark, color, label) in MARKS.items():
         places = [(n, counts.index(p)) for (n, p), best in chosen.items() if best == name]
         axis.plot(*zip(*places, strict=True), mark, color=color, markersize=9, label=label) if places else None
     axis.set_xscale("log")
+    axis.minorticks_off()
     axis.set(xlabel="bytes of the tensor", ylabel="ranks", yticks=range(len(counts)), yticklabels=counts)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(loc="lower center", ncols=3, frameon=False)
     title = f"The fastest all-reduce by {whose('04.7')} choose (predicted)"
     axis.set_title(f"{title}\n{show_seconds(link.latency)} and {show_bytes(link.bandwidth)}/s")
     few, many = (", ".join(f"{p} ranks {MARKS[chosen[n, p]][2]}" for p in (8, 24, 64)) for n in (sizes[0], sizes[-1]))
@@ -704,8 +707,10 @@ for name, run in runs.items():
     print(f"{name:32} {show_seconds(run.seconds):>9}, {crossing:8,.1f} MB between nodes, {count}")
 
 # %% [markdown]
-# All three give the same sum. The order in which ranks sit in the ring decides how many bytes leave a node, and with
-# this many ranks the number of steps decides the time.
+# All three give the same sum. The order in which ranks sit in the ring decides how many bytes leave a node. The two
+# rings take equally long, because here each GPU has a network card of its own and every step waits for the slowest
+# link; where a node shares one card, the second ring would queue for it. The third run takes fewer steps over the slow
+# links.
 
 # %% [markdown]
 # ## 7. The real thing, and a hang without help (3 min)

@@ -242,8 +242,8 @@ BROADCAST = Exercise(
     points=2,
     asks=(
         "Every rank hands in a tensor of the same shape. Afterwards all of them hold what rank `src` handed in, in "
-        "place. For any number of ranks p there are p - 1 messages, and no rank has to wait for more than the "
-        "logarithm of p to base 2, rounded up, of them, one after the other."
+        "place. With p ranks there are p - 1 messages in all, and the last rank has the tensor after log2 p levels, "
+        "rounded up."
     ),
     reference=tree_broadcast,
     also_right=(halving_the_ranks, by_the_bits_of_the_place),

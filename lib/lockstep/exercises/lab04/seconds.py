@@ -175,7 +175,7 @@ PREDICT_SECONDS = Exercise(
     asks=(
         'Return the seconds that `algorithm` ("ring_all_reduce", "tree_broadcast" or "recursive_doubling_all_reduce") '
         "takes for a tensor of `nbytes` over `ranks` ranks, when a message of m bytes takes `latency` + m / `bandwidth` "
-        "seconds. `nbytes` may be split into any number of equal chunks."
+        "seconds. A chunk may be any fraction of `nbytes`."
     ),
     reference=predict_seconds,
     also_right=(by_messages_and_bytes, by_counting_levels),
