@@ -121,14 +121,15 @@ class TorchCommunicator(BackendCollectives):
         if not sends and not recvs:
             return
         started = self.now()
-        needs = [self._post_send(tensor, dst) for tensor, dst in sends]
-        needs += [self._post_recv(tensor, src) for tensor, src in recvs]
+        said, heard = [[describe(tensor) for tensor, _ in messages] for messages in (sends, recvs)]
+        needs = [self._post_send(words, dst) for words, (_, dst) in zip(said, sends, strict=True)]
+        needs += [self._post_recv(words, src) for words, (_, src) in zip(heard, recvs, strict=True)]
         # Messages of one channel meet in order, so the last one stands for those before it.
         needs = list({(need.rank, need.kind): need for need in needs}.values())
-        outs = [(outgoing(tensor), dst, message_tag(describe(tensor))) for tensor, dst in sends]
+        outs = [(outgoing(tensor), dst, message_tag(words)) for words, (tensor, dst) in zip(said, sends, strict=True)]
         slots = [incoming(tensor) for tensor, _ in recvs]
         ins = [
-            (slot.buffer, src, message_tag(describe(tensor))) for slot, (tensor, src) in zip(slots, recvs, strict=True)
+            (slot.buffer, src, message_tag(words)) for words, slot, (_, src) in zip(heard, slots, recvs, strict=True)
         ]
         works = self._wire.batch(outs, ins, started)
         for buffer, dst, _ in outs:
@@ -142,8 +143,8 @@ class TorchCommunicator(BackendCollectives):
                 slot.copy_back()
                 self.count_received(src, index, slot.buffer.nbytes, began, there)
 
-        parts = [f"{describe(tensor)} to rank {dst}" for tensor, dst in sends]
-        parts += [f"{describe(tensor)} from rank {src}" for tensor, src in recvs]
+        parts = [f"{words} to rank {dst}" for words, (_, dst) in zip(said, sends, strict=True)]
+        parts += [f"{words} from rank {src}" for words, (_, src) in zip(heard, recvs, strict=True)]
         kind = "send" if sends else "recv"
         call = Call("exchange", kind, f"exchange of {', '.join(parts) or 'nothing'}", needs, self._mark(started))
         WorkHandle(self, call, works, finish).wait_as(kind)
@@ -152,7 +153,7 @@ class TorchCommunicator(BackendCollectives):
         started = self.now()
         self._check_message(tensor, dst)
         words, buffer = describe(tensor), outgoing(tensor)
-        need = self._post_send(tensor, dst)
+        need = self._post_send(words, dst)
         works = self._wire.batch([(buffer, dst, message_tag(words))], [], started)
         self.count_sent(dst, self._next(self._sends, dst), buffer.nbytes, started)
         detail = {"dst": self._in_run[dst]}
@@ -165,7 +166,7 @@ class TorchCommunicator(BackendCollectives):
         started = self.now()
         self._check_message(tensor, src)
         words, slot = describe(tensor), incoming(tensor)
-        need = self._post_recv(tensor, src)
+        need = self._post_recv(words, src)
         works = self._wire.batch([], [(slot.buffer, src, message_tag(words))], started)
         index = self._next(self._recvs, src)
 
@@ -205,13 +206,11 @@ class TorchCommunicator(BackendCollectives):
                 f"Rank {peer} sends to or receives from itself, which waits for ever: copy the tensor instead."
             )
 
-    def _post_send(self, tensor: Tensor, dst: int) -> Need:
-        words = describe(tensor)
+    def _post_send(self, words: str, dst: int) -> Need:
         index = self.board.post_send(dst, words) if self.board else 0
         return Need(dst, THEIR_RECV, checksum(words), index)
 
-    def _post_recv(self, tensor: Tensor, src: int) -> Need:
-        words = describe(tensor)
+    def _post_recv(self, words: str, src: int) -> Need:
         index = self.board.post_recv(src, words) if self.board else 0
         return Need(src, THEIR_SEND, checksum(words), index)
 

@@ -25,6 +25,9 @@ def chunk_sizes(n: int, p: int) -> list[int]:
 
 def flatten(tensor: Tensor) -> Tensor:
     """The elements in row-major order, 1-D, outside autograd: a view where the layout allows, else a copy."""
+    if tensor.dim() == 1 and tensor.is_contiguous() and tensor.numel() and not tensor.requires_grad:
+        if not (tensor.is_neg() or tensor.is_conj()):
+            return tensor  # chunks of a ring, many a call
     flat = tensor.detach()
     if not flat.numel():  # one made from an empty array has stride 0, and cannot be seen as bytes
         return flat.new_empty(0)
@@ -35,7 +38,7 @@ def flatten(tensor: Tensor) -> Tensor:
 
 def write_back(tensor: Tensor, flat: Tensor) -> Tensor:
     """Make `tensor` hold `flat`; free when `flat` is a view of it. Gives `tensor`."""
-    if flat.data_ptr() != tensor.data_ptr():
+    if flat is not tensor and flat.data_ptr() != tensor.data_ptr():
         tensor.detach().copy_(flat.view(tensor.shape))
     return tensor
 
