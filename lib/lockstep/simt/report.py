@@ -92,9 +92,9 @@ class Report:
         return self.total.idle_lanes / (self.total.steps * WARP) if self.total.steps else 0.0
 
     @property
-    def warp_passes(self) -> int:
-        """Statements that warps executed, with a further pass for each replay of a shared-memory request."""
-        return self.total.steps + self.total.shared_passes - self.total.shared_requests
+    def issued(self) -> int:
+        """Instructions that warps issue, estimated, with one more for each replay of a shared-memory request."""
+        return self.total.instructions + self.total.shared_passes - self.total.shared_requests
 
     def occupancy(self, capability: str | tuple[int, int] = "sm_80", registers: int = 32) -> Occupancy:
         """This block size and this much shared memory on one SM; `registers` a thread are for you to declare."""

@@ -11,6 +11,9 @@ from lockstep.simt import rules
 from lockstep.simt.compile import calls
 from lockstep.simt.compile.kinds import NOTHING
 
+# A multiprocessor has an eighth as many units for these as for additions.
+SPECIAL = 8
+SIMPLE = ("fabs", "floor", "ceil", "trunc", "isnan", "isinf", "copysign")
 HARMLESS = ("len", "min", "max", "abs", "int", "float", "bool", "cuda.grid", "cuda.gridsize", "cuda.fma", "cuda.popc")
 
 
@@ -29,7 +32,7 @@ def text(emit, node: ast.Call) -> str:
 
 def _math(emit, node: ast.Call, name: str) -> str:
     function = rules.MATH_UNARY.get(name) or rules.MATH_BINARY[name]
-    emit.count_flops(1)
+    emit.count(1 if name in SIMPLE else SPECIAL, flops=1)
     kind = rules.FLOAT32 if all(argument.kind == rules.FLOAT32 for argument in node.args) else rules.FLOAT64
     arguments = ", ".join(emit.as_kind(argument, kind) for argument in node.args)
     return f"np.{function}({arguments})"
@@ -37,9 +40,9 @@ def _math(emit, node: ast.Call, name: str) -> str:
 
 def _least(emit, node: ast.Call, name: str) -> str:
     texts = [emit.as_kind(argument, node.kind) for argument in node.args]
+    emit.count(len(texts) - 1, flops=(len(texts) - 1) * int(rules.is_float(node.kind)))
     function = f"np.{name}imum"
     if rules.is_float(node.kind):
-        emit.count_flops(len(texts) - 1)
         function = f"np.f{name}"  # a NaN loses, as on the GPU
     result = texts[0]
     for other in texts[1:]:
@@ -132,7 +135,7 @@ def _unsigned(emit, node: ast.expr) -> str:
 
 
 def _fused(emit, node: ast.Call, name: str) -> str:
-    emit.count_flops(2)
+    emit.count(1, flops=2)
     a, b, c = (emit.value(argument) for argument in node.args)
     return f"({a} * {b} + {c})"
 

@@ -34,31 +34,33 @@ class Statements(Values):
         self.lines_around: list[int] = []
         self.loops: list[str] = []  # for each loop around: the variable with the lanes that wait for its next round
         self.exits: list[str | None] = []  # and the one with the lanes that left it, None where all of them do
-        self.flops = 0
+        self.instructions = self.flops = 0
 
     # Counting.
 
-    def count_flops(self, number: int) -> None:
-        self.flops += number
+    def count(self, instructions: int, flops: int = 0) -> None:
+        """Note what the expression that is being written costs a warp, and a lane."""
+        self.instructions += instructions
+        self.flops += flops
 
     def step(self, line: int) -> None:
-        """Note that the lanes of the mask execute a statement, and the floating-point operations in it."""
+        """Note that the lanes of the mask execute a statement, and what it costs."""
         if self.counted:
-            self.out.line(f"R.counters.step({line}, {self.mask}, {self.flops})")
-        self.flops = 0
+            self.out.line(f"R.counters.step({line}, {self.mask}, {max(1, self.instructions)}, {self.flops})")
+        self.instructions = self.flops = 0
 
     @contextlib.contextmanager
     def under(self, condition: str, line: int) -> Iterator[str]:
         """A part of an expression that only the lanes with `condition` evaluate."""
-        outer, mask, flops = self.mask, self.out.fresh("M"), self.flops
+        outer, mask, before = self.mask, self.out.fresh("M"), (self.instructions, self.flops)
         self.out.line(f"{mask} = R.when({outer}, {condition}, {line})")
-        self.flops = 0
+        self.instructions = self.flops = 0
         with self.out.inside(f"if {mask} is not None:"):
             self.mask = mask
             yield mask
-            if self.counted and self.flops:
-                self.out.line(f"R.counters.flops({line}, {mask}, {self.flops})")
-        self.mask, self.flops = outer, flops
+            if self.counted and self.instructions:
+                self.out.line(f"R.counters.part({line}, {mask}, {self.instructions}, {self.flops})")
+        self.mask, (self.instructions, self.flops) = outer, before
 
     def levels(self) -> str:
         """The branches and loops around a barrier."""
@@ -206,7 +208,7 @@ class Statements(Values):
     # Loops.
 
     def do_While(self, statement: ast.While) -> int:
-        inner, rounds = self.out.fresh("M"), self.out.fresh("N")
+        inner, rounds = self.out.fresh("M"), self.out.fresh("W")
         self.out.line(f"{rounds} = 0")
 
         def head() -> None:
@@ -250,7 +252,7 @@ class Statements(Values):
 
         def head() -> None:
             if self.counted:
-                self.out.line(f"R.counters.step({statement.lineno}, {inner}, 0)")
+                self.out.line(f"R.counters.step({statement.lineno}, {inner}, 2, 0)")
             self.leave(statement, inner, f"{counter}.next({inner})")
             outer, self.mask = self.mask, inner
             self.bases.append(outer)

@@ -16,6 +16,9 @@ from lockstep.simt.compile.expressions import SIGNS
 from lockstep.simt.compile.kinds import Array, Static, Tuple, is_number, suffix
 from lockstep.simt.compile.writer import Writer
 
+# "Integer division and modulo are costly as they compile to up to 20 instructions": CUDA C++ Programming Guide,
+# "Arithmetic Instructions".
+DIVISION = 20
 GRID = {"threadIdx": "thread", "blockIdx": "block", "blockDim": "block_dim", "gridDim": "grid_dim"}
 SMALL_POWERS = range(2, 9)
 
@@ -104,8 +107,7 @@ class Values:
         """`left operator right` in the kind of `node`."""
         kind, sign = node.kind, SIGNS[type(node.op)]
         left_kind = node.old if isinstance(node, ast.AugAssign) else left.kind
-        if rules.is_float(kind):
-            self.count_flops(1)
+        self.count(self.cost(sign, kind, right), flops=int(rules.is_float(kind)))
         if sign == "**":
             return self._power(node, self.cast(left_text, left_kind, kind), right)
         a, b = self.cast(left_text, left_kind, kind), self.as_kind(right, kind)
@@ -116,9 +118,15 @@ class Values:
             b = f"R.divisor({b}, {self.mask}, {site})"
         return f"({a} {sign} {b})"
 
+    def cost(self, sign: str, kind: np.dtype, right: ast.expr) -> int:
+        """Instructions of an operator; a constant power of two is divided by with a shift."""
+        by = right.const
+        shift = isinstance(by, int) and by > 0 and by & (by - 1) == 0
+        return DIVISION if sign in ("//", "%") and not rules.is_float(kind) and not shift else 1
+
     def _power(self, node, base: str, exponent: ast.expr) -> str:
         if type(exponent.const) is int and exponent.const in SMALL_POWERS:
-            self.count_flops(exponent.const - 2 if rules.is_float(node.kind) else 0)
+            self.count(exponent.const - 2, flops=exponent.const - 2 if rules.is_float(node.kind) else 0)
             name = self.temporary(base)
             return "(" + " * ".join([name] * exponent.const) + ")"
         text = self.as_kind(exponent, node.kind)
@@ -128,12 +136,14 @@ class Values:
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> str:
         sign = SIGNS[type(node.op)]
+        self.count(1)
         if sign == "not":
             return f"(~{self.truth(node.operand)})"
         return f"({sign}{self.as_kind(node.operand, node.kind)})"
 
     def value_Compare(self, node: ast.Compare) -> str:
         operands = [node.left, *node.comparators]
+        self.count(len(node.ops))
         texts = [self.value(operand) for operand in operands]
         if len(texts) > 2:
             texts = [self.temporary(text) for text in texts]
@@ -196,6 +206,7 @@ class Values:
     def element(self, owner: ast.expr, index: ast.expr, line: int) -> tuple[str, str, str]:
         """(array, index tuple, site) of an access."""
         text = self.temporary(self.value(owner))
+        self.count(1)
         if isinstance(index.kind, Tuple):
             if isinstance(index, ast.Tuple):
                 parts = [self.as_kind(element, rules.INT64) for element in index.elts]

@@ -19,12 +19,14 @@ from lockstep.simt.run.patterns import FAR, bank_ways, contention, distinct_rows
 class LineCounts:
     """One source line. A warp that executes a statement takes a step, with 32 lanes, active or idle.
 
-    `bank_conflict` and `atomic_conflict` are the worst of any request (1: none); `shared_passes` is how often the
+    `instructions` estimates what its warps issue: an operator, an access or a comparison is one, and an integer `//` or
+    `%` is 20. `bank_conflict` and `atomic_conflict` are the worst of any request (1: none); `shared_passes` is how often the
     shared memory was passed through for all requests together.
     """
 
     steps: int = 0
     active_lanes: int = 0
+    instructions: int = 0
     branches: int = 0
     divergent_branches: int = 0
     barriers: int = 0
@@ -66,14 +68,19 @@ class Counters:
 
     # Statements.
 
-    def step(self, line: int, mask: Mask, flops: int) -> None:
+    def step(self, line: int, mask: Mask, instructions: int, flops: int) -> None:
+        """A statement under `mask`."""
         counts = self.lines[line]
         counts.steps += mask.warps
         counts.active_lanes += mask.count
+        counts.instructions += instructions * mask.warps
         counts.flops += flops * mask.count
 
-    def flops(self, line: int, mask: Mask, flops: int) -> None:
-        self.lines[line].flops += flops * mask.count
+    def part(self, line: int, mask: Mask, instructions: int, flops: int) -> None:
+        """A part of a statement that only the lanes of `mask` evaluate."""
+        counts = self.lines[line]
+        counts.instructions += instructions * mask.warps
+        counts.flops += flops * mask.count
 
     def branch(self, mask: Mask, taken: Mask | None, line: int) -> None:
         """A warp diverges where some of its active lanes take a branch and some do not."""

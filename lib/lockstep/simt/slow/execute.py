@@ -39,11 +39,16 @@ def run_slowly(launch: Launch, *arguments: object) -> None:
     executor = Executor(launch.kernel, launch.places, launch.shared_bytes)
     function = executor.compiled(program)
     values = [executor.argument(name, value) for name, value in zip(bound.names, bound.passed, strict=True)]
-    with np.errstate(all="ignore"):
-        for block in range(launch.places.blocks):
-            executor.run_block(block, function, values)
-        executor.diary.end_launch()
+    for block in range(launch.places.blocks):
+        executor.run_block(block, function, values)
+    executor.diary.end_launch()
     bound.copy_back()
+
+
+def _quietly(function, values: list) -> None:
+    """A thread; what overflows, wraps or becomes infinite, as on a GPU. A greenlet has a context of its own."""
+    with np.errstate(all="ignore"):
+        function(*values)
 
 
 class Executor:
@@ -142,7 +147,7 @@ class Executor:
         self.arrays: dict[tuple, SlowArray] = {}
         self.scheduler = greenlet.getcurrent()
         self.syncs = [0] * self.places.threads
-        threads = [greenlet(lambda: function(*values)) for _ in range(self.places.threads)]
+        threads = [greenlet(lambda: _quietly(function, values)) for _ in range(self.places.threads)]
         answer: dict[int, object] = dict.fromkeys(range(len(threads)))
         waiting: dict[int, Waiting] = {}
         while answer:

@@ -28,8 +28,11 @@ class Number:
     def __init__(self, value: object, kind: np.dtype | None = None) -> None:
         if isinstance(value, Number):
             value = value.value
-        kind = rules.literal(value) if kind is None else kind
-        self.value = np.asarray(value).astype(kind)[()]
+        if kind is None:
+            kind = rules.literal(value)
+        if not isinstance(value, np.generic):
+            value = np.asarray(value)[()]
+        self.value = value if value.dtype is kind else value.astype(kind)
 
     @property
     def kind(self) -> np.dtype:
