@@ -8,7 +8,7 @@ import pytest
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 # These start many processes, hold them to promised seconds (a failed run ends within one), or measure the machine.
-CROWDED = ("test_launch", "test_calibrate")
+CROWDED = ("test_launch", "test_calibrate", "test_paced", "test_timing")
 
 
 def pytest_collection_modifyitems(items):
