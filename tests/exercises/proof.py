@@ -32,6 +32,14 @@ def verdict_on(exercise, fn, seed=0):
     return assess(exercise, cases, seen, expected, lambda mistake: behaviour(exercise, mistake.function, seed))
 
 
+def the_reference_ends_without_an_error(exercise):
+    """Once the library failed on empty tensors, the reference with it, and whoever failed alike was right."""
+    for seed in SEEDS:
+        cases = exercise.draw(seed)
+        for case, seen in zip(cases, behaviour(exercise, exercise.reference, seed), strict=True):
+            assert seen.error is None, f"{case.name}: {seen.error}"
+
+
 def right_ones_pass(exercise):
     assert len(exercise.also_right) >= 2, "at least two other right solutions"
     assert len({source_of(one) for one in (exercise.reference, *exercise.also_right)}) == len(exercise.also_right) + 1
@@ -119,6 +127,6 @@ def forbidden_names_exist(exercise):
 
 
 PROOFS = (
-    right_ones_pass, stub_is_not_attempted, mistakes_get_their_sentences, mutants_fail, hints_do_not_solve,
-    cases_can_tell, forbidden_names_exist,
+    the_reference_ends_without_an_error, right_ones_pass, stub_is_not_attempted, mistakes_get_their_sentences,
+    mutants_fail, hints_do_not_solve, cases_can_tell, forbidden_names_exist,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from proof import (
     mutants_fail,
     right_ones_pass,
     stub_is_not_attempted,
+    the_reference_ends_without_an_error,
 )
 from small import HALVES
 
@@ -27,6 +28,10 @@ def test_a_good_exercise_passes(proof):
 
 def twice_as_much(numbers):
     return [n + n for n in numbers]
+
+
+def fails(numbers):
+    raise ZeroDivisionError
 
 
 def zero_cases(rng):
@@ -48,6 +53,7 @@ BAD = {
     "three mistakes": (replace(HALVES, mistakes=HALVES.mistakes[:3]), mistakes_get_their_sentences, "at least four"),
     "a right mistake": (replace(HALVES, mistakes=(*HALVES.mistakes, Mistake("?", small.halves_by_array, "?"))),
                         mistakes_get_their_sentences, "passes"),
+    "a reference that fails": (replace(HALVES, reference=fails), the_reference_ends_without_an_error, "one number: .*Zero"),
     "one other solution": (replace(HALVES, also_right=HALVES.also_right[:1]), right_ones_pass, "at least two"),
     "a wrong solution": (replace(HALVES, also_right=(small.doubles, small.halves_by_array)), right_ones_pass, "Twice"),
     "a stub that solves": (replace(HALVES, stub=small.doubles), stub_is_not_attempted, "does something"),
