@@ -138,6 +138,10 @@ def _declared(typer, node: ast.Call, function: Static) -> Array:
         raise Unsupported(f"{function.path} takes a shape and a dtype", node.lineno)
     typer.visit(given["shape"])
     shape = given["shape"].const
+    if any(isinstance(part, ast.BinOp) for part in ast.walk(given["shape"])):
+        raise Unsupported(
+            f"{ast.unparse(node)}: Numba takes numbers and names as a shape: compute it outside the kernel", node.lineno
+        )
     shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
     if not isinstance(shape, tuple) or not all(isinstance(size, (int, np.integer)) and size >= 0 for size in shape):
         raise Unsupported(
@@ -194,7 +198,8 @@ def _barrier(typer, node: ast.Call, function: Static) -> object:
 
 def _barrier_vote(typer, node: ast.Call, function: Static) -> np.dtype:
     _count(node, 1)
-    typer.number(node.args[0])
+    if typer.number(node.args[0]).kind not in "iu":
+        raise Unsupported(f"{ast.unparse(node)} takes an integer: wrap a condition in int(...)", node.lineno)
     return rules.INT32
 
 

@@ -6,6 +6,7 @@ Floor 0, part of `values`. Every function takes the value writer and the call's 
 from __future__ import annotations
 
 import ast
+from functools import reduce
 
 from lockstep.simt import rules
 from lockstep.simt.compile import calls
@@ -41,12 +42,14 @@ def _math(emit, node: ast.Call, name: str) -> str:
 def _least(emit, node: ast.Call, name: str) -> str:
     texts = [emit.as_kind(argument, node.kind) for argument in node.args]
     emit.count(len(texts) - 1, flops=(len(texts) - 1) * int(rules.is_float(node.kind)))
-    function = f"np.{name}imum"
-    if rules.is_float(node.kind):
-        function = f"np.f{name}"  # a NaN loses, as on the GPU
-    result = texts[0]
-    for other in texts[1:]:
-        result = f"{function}({result}, {other})"
+    if not rules.is_float(node.kind):
+        return reduce(lambda a, b: f"np.{name}imum({a}, {b})", texts)
+    if len(texts) == 2 and all(rules.is_float(argument.kind) for argument in node.args):
+        return f"np.f{name}({texts[0]}, {texts[1]})"  # the GPU's own instruction: a NaN loses
+    result, sign = emit.temporary(texts[0]), "<" if name == "min" else ">"
+    for text in texts[1:]:  # else Numba compares one after the other, as Python does
+        other = emit.temporary(text)
+        result = emit.temporary(f"R.choose({other} {sign} {result}, {other}, {result})")
     return result
 
 

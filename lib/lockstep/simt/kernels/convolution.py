@@ -12,6 +12,7 @@ from lockstep.simt import cuda
 
 SPAN = 64
 RADIUS = 2
+REACH = SPAN + 2 * RADIUS
 TILE = 16
 HALO = TILE + 2 * RADIUS
 WIDTH = 2 * RADIUS + 1
@@ -35,9 +36,9 @@ def conv1d_naive(source, weights, out):
 @cuda.jit
 def conv1d_tiled(source, weights, out):
     """WIDTH weights; a block loads its SPAN elements and RADIUS on either side once."""
-    tile = cuda.shared.array(SPAN + 2 * RADIUS, np.float32)
+    tile = cuda.shared.array(REACH, np.float32)
     first = cuda.blockIdx.x * SPAN - RADIUS
-    for j in range(cuda.threadIdx.x, SPAN + 2 * RADIUS, SPAN):
+    for j in range(cuda.threadIdx.x, REACH, SPAN):
         at = first + j
         tile[j] = source[at] if at >= 0 and at < source.size else np.float32(0)
     cuda.syncthreads()

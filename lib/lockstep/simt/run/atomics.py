@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
+
+
+def _largest(old, value):
+    """A NaN is never stored, and one that is there stays: Numba returns early for both."""
+    return np.where(value > old, value, old)
+
+
+def _smallest(old, value):
+    return np.where(value < old, value, old)
+
+
 _NEW = {
     "add": np.add,
     "sub": np.subtract,
-    "max": np.fmax,  # a NaN loses, as on the GPU
-    "min": np.fmin,
+    "max": _largest,
+    "min": _smallest,
     "and_": np.bitwise_and,
     "or_": np.bitwise_or,
     "xor": np.bitwise_xor,
@@ -42,6 +53,14 @@ def _accumulated(new, cells: np.ndarray, addresses: np.ndarray, values: np.ndarr
     return cells[addresses]
 
 
+def _extreme(new, cells: np.ndarray, addresses: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`max` or `min` whose old value nobody looks at; cells that hold a NaN keep it."""
+    kept = addresses[cells[addresses] != cells[addresses]]
+    new.at(cells, addresses, values)
+    cells[kept] = np.nan if kept.size else 0
+    return cells[addresses]
+
+
 def _bind(function, new):
     return lambda cells, addresses, *values: function(new, cells, addresses, *values)
 
@@ -50,3 +69,4 @@ ATOMICS = {name: _bind(_one_by_one, new) for name, new in _NEW.items()}
 ATOMICS["cas"] = ATOMICS["compare_and_swap"] = _bind(_one_by_one, _swapped)
 # The same where the call is a statement and its old value is dropped.
 EFFECTS = ATOMICS | {name: _bind(_accumulated, new) for name, new in _NEW.items() if isinstance(new, np.ufunc)}
+EFFECTS |= {"max": _bind(_extreme, np.fmax), "min": _bind(_extreme, np.fmin)}

@@ -15,7 +15,9 @@ from lockstep.simt.slow.memory import SlowArray
 from lockstep.simt.slow.numbers import Number
 
 CHANGES = {
-    **{"add": np.add, "sub": np.subtract, "max": np.fmax, "min": np.fmin},
+    **{"add": np.add, "sub": np.subtract},
+    "max": lambda old, new: new if new > old else old,
+    "min": lambda old, new: new if new < old else old,
     **{"and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor, "exch": lambda old, new: new},
 }
 EVERYBODY = Number(0xFFFFFFFF)

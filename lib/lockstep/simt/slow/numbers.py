@@ -104,18 +104,21 @@ _install()
 
 
 def least(*numbers: Number) -> Number:
-    """`min`: a NaN loses."""
-    return _pick(np.fmin, numbers)
+    """`min`: of two floats a NaN loses; otherwise one is compared after the other."""
+    return _pick(np.fmin, operator.lt, numbers)
 
 
 def most(*numbers: Number) -> Number:
-    """`max`: a NaN loses."""
-    return _pick(np.fmax, numbers)
+    """`max`, likewise."""
+    return _pick(np.fmax, operator.gt, numbers)
 
 
-def _pick(function, numbers: tuple[Number, ...]) -> Number:
+def _pick(of_two_floats, better, numbers: tuple[Number, ...]) -> Number:
     kind = reduce(rules.unify, [number.kind for number in numbers])
-    return Number(reduce(function, [number.value.astype(kind) for number in numbers]), kind)
+    values = [number.value.astype(kind) for number in numbers]
+    if len(values) == 2 and all(rules.is_float(number.kind) for number in numbers):
+        return Number(of_two_floats(*values), kind)
+    return Number(reduce(lambda best, value: value if better(value, best) else best, values), kind)
 
 
 def counted(*bounds: Number):
