@@ -133,6 +133,22 @@ def test_a_reduction_in_double_precision_sends_too_much():
     assert verdict.status == "wrong" and "bytes in a step where" in verdict.seen
 
 
+def test_the_stub_of_a_class_is_not_attempted():
+    # A class is sent to the ranks by value, and then what they raised came home without a traceback: the stub in the
+    # notebook counted as a crash, and no verdict on a class named a line.
+    class Stub:
+        def __init__(self, model, comm, bucket_bytes):
+            raise NotImplementedError("copy rank 0's parameters")
+
+    assert outcome("05.4", Stub) == ("not attempted", "")
+
+    class Wrong(Stub):
+        def __init__(self, model, comm, bucket_bytes):
+            comm.broadcast(model.nothing)
+
+    assert "on line" in verdict_on(find("05.4"), Wrong).seen
+
+
 # --- 05.7
 
 

@@ -105,8 +105,9 @@ class Simulation:
     def error(self, copies: Copies, timeout: float | None) -> Exception | None:
         """Why the run did not end well, if so; `timeout` when that was reached. Threads must still be where they were."""
         if self.scheduler.failure is not None:
-            strand, cause = self.scheduler.failure
-            return ending.rank_failed(self, strand, cause, copies.home(cause))
+            strand, raised = self.scheduler.failure
+            cause = copies.home(raised).with_traceback(raised.__traceback__)  # which pickling loses
+            return ending.rank_failed(self, strand, raised, cause)
         if timeout is not None:
             return ending.timed_out(self, timeout)
         if not all(strand.done for strand in self.own):
