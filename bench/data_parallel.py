@@ -114,6 +114,7 @@ def steps_in_turn(comm: Communicator, name: str, pairs: int) -> Tensor:
 
 def peak_bytes(comm: Communicator, name: str, kind: str) -> int:
     """The most bytes that tensors hold at once in the third step, beyond those held before the first."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the profiler greets
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         trainer = Trainer(name, kind, comm)
         for _ in range(3):
