@@ -796,7 +796,7 @@ for batch, curve in ((16, small_batch), (256, large_batch)):
 reveal("05.p4", first_at(large_batch, WANTED)[1] / first_at(small_batch, WANTED)[1])
 
 # %% [markdown]
-# The large batch takes in more images a second, and throws most of that away: however exact its gradient is, a step is one
+# The large batch takes in more images a second, and throws much of that away: however exact its gradient is, a step is one
 # step, where the small batch makes 16. So take it 16 times as long: the **linear scaling rule** (Goyal et al. 2017). It fails where the gradient
 # changes over that distance, above all at the very start; hence the **warm-up**, in which the rate rises from the small
 # batch's to the scaled one, a little at every step.
