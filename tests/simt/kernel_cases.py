@@ -62,7 +62,7 @@ def cases(seed: int, largest: int = 150) -> Iterator[Case]:
 
 
 def _transposes(matrix: np.ndarray) -> Iterator[Case]:
-    block = (transpose.TILE, transpose.TILE)
+    block = (transpose.TILE, transpose.ROWS)
     for kernel in (transpose.transpose_naive, transpose.transpose_tiled, transpose.transpose_padded):
         out = np.zeros(matrix.T.shape, np.float32)
         yield Case(kernel.__name__, kernel, _grid2(matrix.shape, block[0]), block, (matrix, out), {1: matrix.T})

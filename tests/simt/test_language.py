@@ -53,9 +53,7 @@ def wraps(small, unsigned, wide, x):
 
 def test_only_stores_wrap():
     x = np.array([100, -7, 46341, 2_000_000_000], np.int32)
-    small, unsigned, wide, _ = both(
-        wraps, 1, 4, np.zeros(4, np.int8), np.zeros(4, np.uint8), np.zeros(4, np.int64), x
-    )
+    small, unsigned, wide, _ = both(wraps, 1, 4, np.zeros(4, np.int8), np.zeros(4, np.uint8), np.zeros(4, np.int64), x)
     squares = x.astype(np.int64) ** 2
     assert np.array_equal(wide, squares)
     assert np.array_equal(small, squares.astype(np.int8)) and np.array_equal(unsigned, (-x).astype(np.uint8))

@@ -15,10 +15,10 @@ def same(left: list, right: list) -> bool:
     )
 
 
-@pytest.mark.parametrize("first", range(0, 24, 8))
+@pytest.mark.parametrize("first", (0, 4))
 def test_the_machines_agree(first):
-    for seed in range(first, first + 8):
-        threads, blocks = (32, 40)[seed % 2], 1 + seed % 2
+    for seed in range(first, first + 4):
+        threads, blocks = (32, 20)[seed % 2], 1 + seed % 2
         kernel, text = random_kernels.make(seed, threads)
         given = [random_kernels.arguments(seed, threads * blocks) for _ in range(3)]
         kernel[blocks, threads](*given[0])

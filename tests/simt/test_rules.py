@@ -76,7 +76,7 @@ def test_one_operand_has_numba_s_type(numba_type):
         }.items():
             if ours(rules.unary, sign, kind) != numba_type(function, kind):
                 different.append((sign, kind))
-        for name in rules.MATH_UNARY:
+        for name in rules.MATH_UNARY if str(kind) in ("int32", "float32", "float64") else ():
             if rules.math_unary(name, kind) != numba_type(getattr(math, name), kind):
                 different.append((name, kind, numba_type(getattr(math, name), kind)))
         for rule, function in ((rules.to_int, int), (rules.to_float, float)):

@@ -10,6 +10,8 @@ its 24 bits (int8, int16, uint8, bool); anything wider makes float64. Only a sto
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 BOOL, INT32, INT64, UINT32, UINT64 = (np.dtype(name) for name in ("bool", "int32", "int64", "uint32", "uint64"))
@@ -38,6 +40,7 @@ def is_float(kind: np.dtype) -> bool:
     return kind.kind == "f"
 
 
+@cache
 def arithmetic(left: np.dtype, right: np.dtype) -> np.dtype:
     """The type of `+ - * // %`, and the one in which numbers of two types are compared."""
     if is_float(left) or is_float(right):
@@ -45,6 +48,7 @@ def arithmetic(left: np.dtype, right: np.dtype) -> np.dtype:
     return UINT64 if left.kind == right.kind == "u" else INT64
 
 
+@cache
 def binary(operator: str, left: np.dtype, right: np.dtype) -> np.dtype:
     """The type of `left operator right`; TypeRefused where Numba has none."""
     if operator in ("+", "-", "*", "//", "%"):
@@ -76,6 +80,7 @@ def unary(operator: str, operand: np.dtype) -> np.dtype:
     return arithmetic(operand, operand)
 
 
+@cache
 def unify(left: np.dtype, right: np.dtype) -> np.dtype:
     """The type of a value that comes from either of two places: two branches, `min`, `max`, a ternary. int64 with uint64: float64."""
     return np.promote_types(left, right)

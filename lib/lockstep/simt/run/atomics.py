@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 
-
 def _largest(old, value):
     """A NaN is never stored, and one that is there stays: Numba returns early for both."""
     return np.where(value > old, value, old)

@@ -65,6 +65,18 @@ class Counters:
 
     def __init__(self) -> None:
         self.lines: dict[int, LineCounts] = defaultdict(LineCounts)
+        self.known: dict[tuple, object] = {}  # what a pattern costs: loops repeat the same few
+
+    def cost(self, of, rows: np.ndarray, itemsize: int) -> np.ndarray:
+        """`of(rows, itemsize)`, remembered for small patterns."""
+        if len(rows) > 16:
+            return of(rows, itemsize)
+        key = (of, itemsize, rows.tobytes())
+        if key not in self.known:
+            if len(self.known) > 4096:
+                self.known.clear()
+            self.known[key] = of(rows, itemsize)
+        return self.known[key]
 
     # Statements.
 
@@ -112,7 +124,7 @@ class Counters:
         rows, times = self._rows(address, mask, max(1, 32 // itemsize))
         counts = self.lines[site.line]
         counts.global_requests += int(times.sum())
-        counts.sectors += int((sectors(rows, itemsize) * times).sum())
+        counts.sectors += int((self.cost(sectors, rows, itemsize) * times).sum())
         counts.bytes_requested += mask.count * itemsize
         counts.global_reads += mask.count if kind != "w" else 0
         counts.global_writes += mask.count if kind != "r" else 0
@@ -123,11 +135,11 @@ class Counters:
         itemsize = array.data.dtype.itemsize
         rows, times = self._rows(address, mask, max(1, 128 // itemsize))
         counts = self.lines[site.line]
-        ways = bank_ways(rows, itemsize)
+        ways = self.cost(bank_ways, rows, itemsize)
         counts.shared_requests += int(times.sum())
         counts.shared_passes += int((ways * times).sum())
         counts.bank_conflict = max(counts.bank_conflict, int(ways.max(initial=0)))
-        counts.broadcasts += int((_broadcast(rows) * times).sum())
+        counts.broadcasts += int((self.cost(_broadcast, rows, itemsize) * times).sum())
         counts.shared_reads += mask.count if kind != "w" else 0
         counts.shared_writes += mask.count if kind != "r" else 0
         if kind == "a":
@@ -147,7 +159,7 @@ class Counters:
         counts.atomic_conflict = max(counts.atomic_conflict, int(contention(rows).max(initial=0)))
 
 
-def _broadcast(rows: np.ndarray) -> np.ndarray:
-    """Requests in which several lanes share one word, which costs nothing."""
+def _broadcast(rows: np.ndarray, itemsize: int) -> np.ndarray:
+    """Requests in which several lanes share one element, which costs nothing."""
     ordered = np.sort(rows, axis=1)
     return ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != FAR)).any(axis=1)

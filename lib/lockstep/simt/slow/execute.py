@@ -69,7 +69,7 @@ class Executor:
         """The kernel as a Python function of slow arrays and numbers."""
         definitions, outside = rewritten(program)
         namespace = {name: self.meaning(value) for name, value in outside.items()}
-        namespace |= {"NUMBER": Number, "AS": lambda kind, value: Number(value, np.dtype(kind)), "STEP": self.step}
+        namespace |= {"AS": lambda kind, value: Number(value, np.dtype(kind)), "STEP": self.step}
         for tree in definitions.values():
             exec(compile(ast.Module([tree], []), FILE, "exec"), namespace)
         return namespace[program.kernel.name]

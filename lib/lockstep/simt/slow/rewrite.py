@@ -106,7 +106,9 @@ class Rewriter(ast.NodeTransformer):
     # Expressions.
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        return ast.copy_location(ast.Call(ast.Name("NUMBER", ast.Load()), [ast.Constant(node.value)], []), node)
+        name = f"{self.function.name}_constant_{type(node.value).__name__}_{node.value}"
+        self.outside[name] = node.value
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
         if getattr(node, "outside", False):
