@@ -7,6 +7,7 @@ import pytest
 
 from lockstep import simt
 from lockstep.simt.choice import simulator as cuda
+from lockstep.simt.kernel import simulated
 from lockstep.simt.slow import run_slowly
 
 LIMIT = 3
@@ -231,7 +232,7 @@ def test_nan_in_min_and_max():
 def test_device_arrays_are_views_on_the_device():
     device = cuda.to_device(np.arange(12, dtype=np.float32).reshape(3, 4))
     out = cuda.device_array_like(device.T)
-    kernel = simt.profile.__globals__["Kernel"](copies_transposed)
+    kernel = simulated(copies_transposed)
     kernel[1, (4, 3)](device.T, out)
     assert np.array_equal(out.copy_to_host(), np.arange(12).reshape(3, 4).T)
     kernel[1, (2, 3)](device[:, ::2].T, out[:2])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lockstep.simt.choice import has_driver
+from lockstep.simt.kernel import simulated
 from lockstep.simt.slow import run_slowly
 
 HERE = os.path.dirname(__file__)
@@ -20,7 +21,7 @@ def test_200_random_shapes_are_right_and_raise_no_alarm():
     for seed in range(8):
         for case in kernel_cases.cases(seed, largest=120):
             given = kernel_cases.fresh(case)
-            case.kernel[case.grid, case.block](*given)
+            simulated(case.kernel)[case.grid, case.block](*given)
             for at, expected in case.outputs.items():
                 assert kernel_cases.agree(given[at], expected), (case.name, seed)
             shapes += 1
@@ -30,8 +31,8 @@ def test_200_random_shapes_are_right_and_raise_no_alarm():
 def test_both_machines_agree_to_the_bit():
     for case in kernel_cases.cases(100, largest=9):
         fast, slow = kernel_cases.fresh(case), kernel_cases.fresh(case)
-        case.kernel[case.grid, case.block](*fast)
-        run_slowly(case.kernel[case.grid, case.block], *slow)
+        simulated(case.kernel)[case.grid, case.block](*fast)
+        run_slowly(simulated(case.kernel)[case.grid, case.block], *slow)
         for at in case.outputs:
             assert np.array_equal(fast[at], slow[at]), case.name
 
@@ -60,7 +61,7 @@ def compare_with(results: dict[str, list], largest: int) -> None:
     for case in kernel_cases.cases(7, largest=largest):
         if case.name in results:
             given = kernel_cases.fresh(case)
-            case.kernel[case.grid, case.block](*given)
+            simulated(case.kernel)[case.grid, case.block](*given)
             for at, theirs in zip(case.outputs, results[case.name], strict=True):
                 assert kernel_cases.agree(given[at], theirs), case.name
 

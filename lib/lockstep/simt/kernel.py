@@ -58,6 +58,11 @@ class Kernel:
         return self.programs[kinds]
 
 
+def simulated(kernel: Kernel | Callable) -> Kernel:
+    """The simulator's kernel for a kernel of Numba's, or for the plain function of one."""
+    return kernel if isinstance(kernel, Kernel) else Kernel(getattr(kernel, "py_func", kernel))
+
+
 @dataclass(frozen=True)
 class Launch:
     """A kernel with its grid and block; calling it runs it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lockstep.hardware import DEVICES, Device
-from lockstep.simt.kernel import Kernel, Launch
+from lockstep.simt.kernel import Kernel, Launch, simulated
 from lockstep.simt.occupancy import Occupancy, occupancy
 from lockstep.simt.places import WARP, Places, places
 from lockstep.simt.run.counting import Counters, LineCounts
@@ -126,17 +126,16 @@ def profile(
 
     Arrays are written as in a launch; `shared_bytes` is the dynamic shared memory. Raises what a launch raises.
     """
-    simulated = kernel if isinstance(kernel, Kernel) else Kernel(getattr(kernel, "py_func", kernel))
-    counters = Counters()
+    chosen, counters = simulated(kernel), Counters()
     shape = places(grid, block)
-    program = Launch(simulated, shape, shared_bytes).run(arguments, counters)
+    program = Launch(chosen, shape, shared_bytes).run(arguments, counters)
     texts = {number: text for part in program.used for number, text in part.source.lines.items()}
     total = LineCounts()
     lines = []
     for number, counts in sorted(counters.lines.items()):
         total.add(counts)
         lines.append(Line(number, texts[number].strip(), counts))
-    return Report(simulated.__name__, shape, tuple(lines), total, program.shared_bytes + shared_bytes)
+    return Report(chosen.__name__, shape, tuple(lines), total, program.shared_bytes + shared_bytes)
 
 
 def _summary(report: Report) -> list[str]:

@@ -1,9 +1,7 @@
 """Statements as text: control flow becomes masks.
 
 Floor 0, after `values`. A block of statements has one mask variable, the lanes that are still there; None is nobody.
-Branches run one arm after the other, each under its lanes; a loop runs until no lane is left in it. A jump takes the
-lanes to where they wait: `break` nowhere but out of the loop's mask, `continue` into the loop's C mask, `return` out of
-everything. For
+Branches run one arm after the other, each under its lanes. For
 
     if c: x = 1          M2 = R.branch(M1, c, 7)
                          if M2 is not None:
@@ -16,15 +14,12 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterator
 
-from lockstep.simt import rules
-from lockstep.simt.compile.kinds import NOTHING, suffix
-from lockstep.simt.compile.values import Values
+from lockstep.simt.compile.kinds import suffix
+from lockstep.simt.compile.loops import ALWAYS, MAYBE, NEVER, Loops, jumps
 from lockstep.simt.compile.writer import Writer
 
-NEVER, MAYBE, ALWAYS = 0, 1, 2  # whether lanes are gone after a statement
 
-
-class Statements(Values):
+class Statements(Loops):
     """Writes one function. `counted` adds a line that counts each statement."""
 
     def __init__(self, out: Writer, function, watched: Callable[[str], bool], counted: bool) -> None:
@@ -188,8 +183,8 @@ class Statements(Values):
         test = self.temporary(self.truth(statement.test))
         self.step(statement.lineno)
         taken, left = self.out.fresh("M"), self.out.fresh("M")
-        jumps = _jumps(statement.body) or _jumps(statement.orelse)
-        needs_both = bool(statement.orelse or statement.else_casts or jumps)
+        leaves = jumps(statement.body) or jumps(statement.orelse)
+        needs_both = bool(statement.orelse or statement.else_casts or leaves)
         if not needs_both:
             self.out.line(f"{taken} = R.branch({self.mask}, {test}, {statement.lineno})")
         else:
@@ -200,129 +195,7 @@ class Statements(Values):
         if needs_both:
             with self.out.inside(f"if {left} is not None:"):
                 ends.append(self.region(left, statement.lineno, statement.orelse, statement.else_casts))
-        if not jumps:
+        if not leaves:
             return NEVER
         self.out.line(f"{self.mask} = join({taken}, {left})")
         return ALWAYS if ends == [ALWAYS, ALWAYS] else MAYBE
-
-    # Loops.
-
-    def do_While(self, statement: ast.While) -> int:
-        inner, rounds = self.out.fresh("M"), self.out.fresh("W")
-        self.out.line(f"{rounds} = 0")
-
-        def head() -> None:
-            self.out.line(f"{rounds} += 1")
-            self.out.line(f"if {rounds} > R.limit: R.endless({inner}, {statement.lineno})")
-            self.test(statement, inner)
-
-        return self._loop(statement, inner, head)
-
-    def test(self, statement: ast.While, inner: str) -> None:
-        """The condition, by which lanes leave."""
-        outer, self.mask = self.mask, inner
-        text = self.temporary(self.truth(statement.test))
-        self.step(statement.lineno)
-        self.mask = outer
-        if not (isinstance(statement.test, ast.Constant) and statement.test.value):
-            self.leave(statement, inner, f"R.split({inner}, {text}, {statement.lineno})")
-
-    def leave(self, statement: ast.While | ast.For, inner: str, split: str) -> None:
-        gone = self.out.fresh("M")
-        self.out.line(f"{inner}, {gone} = {split}")
-        if _returns(statement.body):
-            self.out.line(f"{self.exits[-1]} = join({self.exits[-1]}, {gone})")
-        if statement.exit_casts:
-            with self.out.inside(f"if {gone} is not None:"):
-                outer, self.mask = self.mask, gone
-                self.casts(statement.exit_casts)
-                self.mask = outer
-        self.out.line(f"if {inner} is None: break")
-
-    def do_For(self, statement: ast.For) -> int:
-        inner, counter = self.out.fresh("M"), self.out.fresh("I")
-        arguments = statement.iter.args
-        start, stop = (None, arguments[0]) if len(arguments) == 1 else arguments[:2]
-        texts = [
-            self.out.constant(default, rules.INT64) if bound is None else self.as_kind(bound, rules.INT64)
-            for bound, default in ((start, 0), (stop, 0), (arguments[2] if len(arguments) == 3 else None, 1))
-        ]
-        kind = self.out.named(statement.kind.type, "D")
-        self.out.line(f"{counter} = R.range({', '.join(texts)}, {kind}, {statement.lineno})")
-
-        def head() -> None:
-            if self.counted:
-                self.out.line(f"R.counters.step({statement.lineno}, {inner}, 2, 0)")
-            self.leave(statement, inner, f"{counter}.next({inner})")
-            outer, self.mask = self.mask, inner
-            self.bases.append(outer)
-            self.assign(statement.target, f"{counter}.value", statement.kind)
-            self.bases.pop()
-            self.mask = outer
-
-        return self._loop(statement, inner, head)
-
-    def _loop(self, statement: ast.While | ast.For, inner: str, head) -> int:
-        self.casts(statement.entry_casts)
-        returns, waits = _returns(statement.body), self.out.fresh("C")
-        self.exits.append(self.out.fresh("X") if returns else None)
-        self.loops.append(waits)
-        if returns:
-            self.out.line(f"{self.exits[-1]} = None")
-        self.out.line(f"{inner} = {self.mask}")
-        with self.out.inside("while True:"):
-            head()
-            self.out.line(f"{waits} = None")
-            gone = self.region(inner, statement.lineno, statement.body, statement.back_casts)
-            self.out.line(f"{inner} = join({inner}, {waits})")
-            if gone != NEVER:
-                self.out.line(f"if {inner} is None: break")
-        exits = self.exits.pop()
-        self.loops.pop()
-        if not returns:
-            return NEVER  # every lane that came leaves, by the condition or by a break
-        self.out.line(f"{self.mask} = {exits}")
-        return MAYBE
-
-    # Jumps.
-
-    def do_Break(self, statement: ast.Break) -> int:
-        self.casts(statement.casts)
-        if self.exits[-1]:
-            self.out.line(f"{self.exits[-1]} = join({self.exits[-1]}, {self.mask})")
-        self.step(statement.lineno)
-        self.out.line(f"{self.mask} = None")
-        return ALWAYS
-
-    def do_Continue(self, statement: ast.Continue) -> int:
-        self.casts(statement.casts)
-        self.out.line(f"{self.loops[-1]} = join({self.loops[-1]}, {self.mask})")
-        self.step(statement.lineno)
-        self.out.line(f"{self.mask} = None")
-        return ALWAYS
-
-    def do_Return(self, statement: ast.Return) -> int:
-        if self.function.returns is not NOTHING:
-            text = self.cast(self.temporary(self.value(statement.value)), statement.value.kind, self.function.returns)
-            self.out.line(f"RESULT = R.merge({self.mask}, {text}, RESULT)")
-        elif self.function.is_kernel:
-            self.out.line(f"R.leaves({self.mask}, {statement.lineno})")
-        self.step(statement.lineno)
-        self.out.line(f"{self.mask} = None")
-        return ALWAYS
-
-
-def _jumps(statements: list[ast.stmt]) -> bool:
-    """Whether lanes may leave a branch other than by its end."""
-    for statement in statements:
-        if isinstance(statement, (ast.Break, ast.Continue, ast.Return)):
-            return True
-        if isinstance(statement, ast.If) and (_jumps(statement.body) or _jumps(statement.orelse)):
-            return True
-        if isinstance(statement, (ast.While, ast.For)) and _returns([statement]):
-            return True
-    return False
-
-
-def _returns(statements: list[ast.stmt]) -> bool:
-    return any(isinstance(part, ast.Return) for statement in statements for part in ast.walk(statement))

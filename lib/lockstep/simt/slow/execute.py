@@ -94,7 +94,7 @@ class Executor:
             return numbers.math_function(value.__name__)
         if getattr(value, "__name__", "") in BUILTINS:
             return self.builtin(value.__name__)
-        if isinstance(value, Kernel):
+        if hasattr(value, "py_func"):
             return value
         return self.cast(rules.scalar(value))
 
