@@ -396,3 +396,14 @@ def test_the_garbage_of_a_failed_run_can_be_collected():
         launch(program, 2)
     gc.collect()
     assert type(pack(program)) is bytes
+
+
+def test_a_handle_that_nobody_waits_for_neither_hangs_nor_passes():
+    # torch drops a message together with its handle: a ring without wait() hung for a minute, and blamed `recv`.
+    def program(comm):
+        comm.isend(torch.ones(500_000), (comm.rank + 1) % comm.size)  # left behind
+        comm.recv(torch.zeros(500_000), (comm.rank - 1) % comm.size)
+
+    with pytest.raises(RankError, match=r"returned without waiting for isend of float32\[500000\]") as caught:
+        launch(program, 3, timeout=30)
+    assert "# left behind" in str(caught.value)

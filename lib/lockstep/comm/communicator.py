@@ -24,9 +24,10 @@ when n elements do not divide by p ranks, the first n mod p chunks have one more
 | `on_cpu()`, `beside(work)`             | a communicator; a handle |  | no      |                         | all with gloo |
 
 `op` is "sum", "mean", "max", "min" or "product". With `async_op=True` a call returns a `Handle`
-whose `wait()` gives the result. Changing a buffer before `wait()` is an error of the program: the simulated
-world notices, processes cannot. An integer sum or product that does not fit its dtype is an error, never a
-wrap (`reduction` says how). Tensors of any layout are accepted, and in place means in place for all of them.
+whose `wait()` gives the result; a rank that returns without it ends the run with an error. Changing a buffer
+before `wait()` is an error of the program: the simulated world notices, processes cannot. An integer sum or
+product that does not fit its dtype is an error, never a wrap (`reduction` says how). Tensors of any layout are
+accepted, and in place means in place for all of them.
 
 Communication is outside autograd: a tensor that requires grad gives its values, a receive into one changes
 its values, and results carry no history. Wrap a call in a `torch.autograd.Function` where gradients must flow.

@@ -21,7 +21,7 @@ from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, THEIR_RECV
 from lockstep.comm.board.posts import checksum
 from lockstep.comm.callsite import call_site
 from lockstep.comm.communicator import Communicator, Handle
-from lockstep.comm.errors import CommunicationError, PeerLost
+from lockstep.comm.errors import CommunicationError, PeerLost, never_waited
 from lockstep.comm.recorder import LayerSpans, Recorder, SpanTimer
 from lockstep.comm.signature import check_rank, check_tensor, describe
 from lockstep.comm.torch_collectives import BackendCollectives
@@ -75,6 +75,8 @@ class TorchCommunicator(BackendCollectives):
         self.recorder = Recorder(self.rank, self._clock)
         self.traffic = Traffic()
         self._in_run = tuple(range(self.size))  # the rank in the whole run of each rank
+        # Handles nobody has waited for, of all this rank's communicators. torch drops a message with its handle.
+        self.not_waited: dict[WorkHandle | ThreadHandle, tuple[str, int]] = {}
         self._set_up(peers=range(self.size), name="")
 
     def _set_up(self, peers: Sequence[int], name: str) -> None:
@@ -108,11 +110,11 @@ class TorchCommunicator(BackendCollectives):
 
     def isend(self, tensor: Tensor, dst: int) -> Handle:
         """Start to send; leave `tensor` alone until `wait()`."""
-        return self._start_send(tensor, dst, "isend")
+        return self._kept(self._start_send(tensor, dst, "isend"))
 
     def irecv(self, tensor: Tensor, src: int) -> Handle:
         """Start to receive; `wait()` gives `tensor`, full."""
-        return self._start_recv(tensor, src, "irecv")
+        return self._kept(self._start_recv(tensor, src, "irecv"))
 
     def exchange(self, sends: Sequence[tuple[Tensor, int]], recvs: Sequence[tuple[Tensor, int]]) -> None:
         """One batch: all sends and receives start together, and it returns when all are done."""
@@ -249,7 +251,7 @@ class TorchCommunicator(BackendCollectives):
         self._thread = self._thread or CollectiveThread()
         self._thread.submit(handle)
         self._pending.append(handle)
-        return handle
+        return self._kept(handle)
 
     def post_collective(
         self, name: str, signature: str, needs: Sequence[int] = (EVERYONE,), size: int | None = None
@@ -272,7 +274,16 @@ class TorchCommunicator(BackendCollectives):
         if not async_op:
             return handle.wait_as("collective")
         self._pending.append(handle)
+        return self._kept(handle)
+
+    def _kept(self, handle: WorkHandle | ThreadHandle) -> WorkHandle | ThreadHandle:
+        self.not_waited[handle] = call_site()
         return handle
+
+    def check_all_waited(self) -> None:
+        """At the end of the rank's function: raise NeverWaited when it left a handle without `wait()`."""
+        for handle, site in self.not_waited.items():
+            raise never_waited(self._in_run[self.rank], handle.call.text, site)
 
     def begins_beside(self, call: Call) -> float:
         """When an asynchronous collective of ours begins: at its launch, or at the end of the one before it."""

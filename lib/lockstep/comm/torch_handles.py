@@ -62,6 +62,7 @@ class WorkHandle:
     def wait_as(self, kind: str) -> Any:
         """Wait, and let the span be of this kind: a blocking call's own, or "wait"."""
         if not self._waited:
+            self._comm.not_waited.pop(self, None)
             self._comm.block(self.call, kind, self._join)
             self._waited = True
             self._result = self._finish()
@@ -99,6 +100,7 @@ class ThreadHandle:
         return self._ended.is_set()
 
     def wait(self) -> Any:
+        self._comm.not_waited.pop(self, None)
         self._comm.block(self.call, "wait", self._join)
         return self._result
 

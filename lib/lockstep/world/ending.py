@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.comm.errors import NeverWaited
 from lockstep.comm.signature import describe
 from lockstep.world.beside import Job, OwnWork
 from lockstep.world.groups import Meeting
@@ -37,6 +38,8 @@ def rank_failed(simulation: Simulation, strand: Strand, raised: BaseException, c
         del frames[0]  # the reader's line says which call was wrong, the message why
     if strand.collective is not None and not any(is_users(frame.file) for frame in frames):
         frames.append(Frame(*strand.collective.entered[strand.rank], ""))  # launched there, ran beside
+    if isinstance(raised, NeverWaited):
+        frames.append(Frame(*raised.site, ""))  # seen at the end, done at the call
     root = states[strand.rank]
     root.phase = "failed"
     root.failure = Failure(
@@ -123,7 +126,7 @@ def _words(strand: Strand, gone: set[int]) -> str:
     if isinstance(waits, Meeting):
         return _meeting(waits, gone)
     verb, posts = waits
-    missing = [post for post in posts if post.end is None]
+    missing = [post for post in posts if post.end is None] or posts
     if strand.collective is not None:
         return _meeting(strand.collective, gone) or f"{strand.collective}"
     return f"{verb} of {', '.join(_side(post) for post in missing)}"

@@ -16,11 +16,11 @@ from torch import Tensor
 from lockstep.comm import CommunicationError
 from lockstep.comm.callsite import call_site
 from lockstep.comm.collectives.layout import flatten
+from lockstep.world.beside import Job, OwnWork
 from lockstep.world.stacks import Frame
 from lockstep.world.transfers import Post, copy
 
 if TYPE_CHECKING:
-    from lockstep.world.beside import Job
     from lockstep.world.simulated import SimulatedCommunicator
 
 
@@ -64,6 +64,7 @@ class SimulatedHandle:
         self._block, self._finish = block, finish
         self._waited = False
         self._result: Any = None
+        self.may_be_left = False  # whether the rank may return without waiting for it
         self.site = Frame(*call_site(), "")
         comm.unfinished.append(self)
 
@@ -100,7 +101,9 @@ def receive_handle(comm: SimulatedCommunicator, post: Post, text: str, buffer: L
 
 def job_handle(comm: SimulatedCommunicator, job: Job) -> SimulatedHandle:
     """The handle of a collective beside the rank's own work; `wait()` gives what the algorithm gave."""
-    return SimulatedHandle(comm, str(job.meeting), None, lambda: comm.wait_for_job(job), lambda: job.result)
+    handle = SimulatedHandle(comm, str(job.meeting), None, lambda: comm.wait_for_job(job), lambda: job.result)
+    handle.may_be_left = isinstance(job.meeting, OwnWork)
+    return handle
 
 
 def lend(handle: SimulatedHandle, buffer: Lent, result: Callable[[Any], Any]) -> SimulatedHandle:

@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep.comm.board import Board
+from lockstep.comm.errors import NeverWaited
 from lockstep.comm.torch_group import TorchCommunicator
 from lockstep.world.linked import LinkedCommunicator
 from lockstep.world.paced import Pace, PacedCommunicator
@@ -121,6 +122,8 @@ class Rank:
             threading.Thread(target=self._serve_stack_requests, daemon=True).start()
         self.doing = "raised"
         value = fn(*args, **kwargs) if comm is None else fn(comm, *args, **kwargs)
+        if comm is not None:
+            comm.check_all_waited()
         seconds = time.perf_counter() - self.origin
         self._leave_if_copy()
         self.doing = f"returned a {type(value).__name__} that cannot be sent back"
@@ -256,6 +259,8 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int, str]]:
     while step is not None:
         yield step.tb_frame.f_code.co_filename, step.tb_lineno, step.tb_frame.f_code.co_name
         step = step.tb_next
+    if isinstance(error, NeverWaited):  # seen at the end, done at the call
+        yield (*error.site, "")
 
 
 def _flush() -> None:

@@ -120,7 +120,7 @@ def whereabouts(state: RankState) -> str:
     own = users(state.stack)
     if own:
         return str(own[0])
-    return "was being set up" if state.phase in ("starting", "ready") else "running"
+    return {"starting": "was being set up", "ready": "had not begun"}.get(state.phase, "running")
 
 
 def _in_one_line(state: RankState, root: RankState | None = None) -> str:

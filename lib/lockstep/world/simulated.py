@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from lockstep.comm import CommunicationError, Communicator
+from lockstep.comm.errors import never_waited
 from lockstep.comm.signature import check_rank, check_tensor, describe
 from lockstep.cost import Cost, LayerCost
 from lockstep.trace import Span
@@ -204,11 +205,15 @@ class SimulatedCommunicator(Communicator):
         self.simulation.second_streams[self.strand.rank].wait(job, self.strand)
 
     def finish(self) -> None:
-        """At the rank's return: what it did not wait for has to end too."""
-        while self.unfinished:
-            self.strand.returned = self.unfinished[0]
-            self.strand.returned.wait()
+        """At the rank's return: what it did not wait for ends too, with its own error first; then that is the error."""
+        forgotten = list(self.unfinished)
+        for handle in forgotten:
+            self.strand.returned = handle
+            handle.wait()
         self.strand.returned = None
+        for handle in forgotten:
+            if not handle.may_be_left:
+                raise never_waited(self.strand.rank, handle.text, (handle.site.file, handle.site.line))
 
     def check_thread(self) -> None:
         """Raise CommunicationError in a thread that is not the rank's."""

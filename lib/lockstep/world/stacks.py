@@ -42,8 +42,8 @@ class Frame:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        source = f":  {self.source}" if self.source else f", in {self.function}"
-        return f"{place(self.file, self.line)}{source}"
+        said = f":  {self.source}" if self.source else f", in {self.function}" if self.function else ""
+        return f"{place(self.file, self.line)}{said}"
 
 
 def parse(text: str) -> dict[int, list[Frame]]:
