@@ -99,4 +99,4 @@ def test_each_syncwarp_is_missed():
             planted(device, "cuda.syncwarp()", nth, "pass").py_func, is_device=True
         )
         assert outcome(kernel, case) == "RaceError", nth
-    assert count == 11
+    assert count == 10

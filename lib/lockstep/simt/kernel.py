@@ -7,7 +7,6 @@ after batch. Arrays of the host are copied in, and back when the kernel has ende
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -147,9 +146,9 @@ class Arguments:
         for value in self.passed:
             if isinstance(value, DeviceArray) and id(value.flat) not in found:
                 watched = program.watched(together[id(value.flat)])
-                storage = Storage(value.flat.size, value.shape, watched, False, 0)
-                if math.prod(value.shape) != value.flat.size:
-                    storage.shape = (value.flat.size,)
+                whole = value.view.flags.c_contiguous and value.size == value.flat.size
+                shape = value.shape if whole else (value.flat.size,)  # for the name of a cell in a sentence
+                storage = Storage(value.flat.size, shape, watched, False, 0)
                 if watched and blocks > 1:
                     storage.across_blocks = GlobalOwners(storage)
                 found[id(value.flat)] = storage

@@ -20,8 +20,9 @@ from lockstep.trace.units import show_bytes, show_number, show_seconds, show_sha
 
 @dataclass(frozen=True)
 class Line:
-    """One source line with its counts."""
+    """One source line of the kernel, or of a device function, with its counts."""
 
+    function: str
     number: int
     text: str
     counts: LineCounts
@@ -129,12 +130,13 @@ def profile(
     chosen, counters = simulated(kernel), Counters()
     shape = places(grid, block)
     program = Launch(chosen, shape, shared_bytes).run(arguments, counters)
-    texts = {number: text for part in program.used for number, text in part.source.lines.items()}
+    texts = {part.source.function: part.source.lines for part in program.used}
     total = LineCounts()
     lines = []
-    for number, counts in sorted(counters.lines.items()):
+    for (part, number), counts in sorted(counters.lines.items()):
+        function = program.sources[part]
         total.add(counts)
-        lines.append(Line(number, texts[number].strip(), counts))
+        lines.append(Line(function.__name__, number, texts[function][number].strip(), counts))
     return Report(chosen.__name__, shape, tuple(lines), total, program.shared_bytes + shared_bytes)
 
 
@@ -143,10 +145,11 @@ def _summary(report: Report) -> list[str]:
     grid, block = ("x".join(map(str, sizes)) for sizes in (shape.grid, shape.block))
     rows = [f"{report.name}: grid {grid}, block {block}, {shape.threads * shape.blocks:,} threads"]
     if total.global_requests:
-        useful = show_share(min(1.0, report.bytes_requested / report.bytes_moved))
+        share = report.bytes_requested / report.bytes_moved
+        useful = f" ({show_share(share)} used)" if share <= 1 else ", as lanes share what they read"
         rows.append(
             f"  global memory  {total.global_requests:,} requests of {show_number(report.sectors_per_request)} sectors; "
-            f"{show_bytes(report.bytes_requested)} requested, {show_bytes(report.bytes_moved)} moved ({useful} used)"
+            f"{show_bytes(report.bytes_requested)} requested, {show_bytes(report.bytes_moved)} moved{useful}"
         )
         rows.append(
             f"  a thread       reads {show_number(report.reads_per_thread)} and writes "
@@ -189,7 +192,11 @@ def _table(report: Report) -> list[str]:
     rows = [[name for name, _ in COLUMNS], *([show(line) for _, show in COLUMNS] for line in report.lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     texts = ["source", *(line.text for line in report.lines)]
-    return [
+    shown = [
         "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), text])
         for row, text in zip(rows, texts, strict=True)
     ]
+    for at in range(len(report.lines) - 1, 0, -1):
+        if report.lines[at].function != report.lines[at - 1].function:
+            shown.insert(at + 1, f"  in {report.lines[at].function}:")
+    return shown

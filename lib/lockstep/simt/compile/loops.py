@@ -37,7 +37,7 @@ class Loops(Values):
         self.step(statement.lineno)
         self.mask = outer
         if not (isinstance(statement.test, ast.Constant) and statement.test.value):
-            self.leave(statement, inner, f"R.split({inner}, {text}, {statement.lineno})")
+            self.leave(statement, inner, f"R.split({inner}, {text}, {self.out.key(statement.lineno)})")
 
     def leave(self, statement: ast.While | ast.For, inner: str, split: str) -> None:
         gone = self.out.fresh("M")
@@ -60,11 +60,11 @@ class Loops(Values):
             for bound, default in ((start, 0), (stop, 0), (arguments[2] if len(arguments) == 3 else None, 1))
         ]
         kind = self.out.named(statement.kind.type, "D")
-        self.out.line(f"{counter} = R.range({', '.join(texts)}, {kind}, {statement.lineno})")
+        self.out.line(f"{counter} = R.range({', '.join(texts)}, {kind}, {self.out.key(statement.lineno)})")
 
         def head() -> None:
             if self.counted:
-                self.out.line(f"R.counters.step({statement.lineno}, {inner}, 2, 0)")
+                self.out.line(f"R.counters.step({self.out.key(statement.lineno)}, {inner}, 2, 0)")
             self.leave(statement, inner, f"{counter}.next({inner})")
             outer, self.mask = self.mask, inner
             self.bases.append(outer)

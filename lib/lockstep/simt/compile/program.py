@@ -54,10 +54,10 @@ class Program:
         self.functions: dict[tuple, Function] = {}
         self.following: list[Callable] = []
         self.kernel = self._follow(function, kinds, True)
-        self.sources = {}
         self.accesses: dict[str, set[str]] = {}
         self.declared: dict[str, ast.Call] = {}
         self.used = self._reachable(self.kernel, [])
+        self.sources = list(dict.fromkeys(part.source.function for part in self.used))
         for part in self.used:
             for origin, how in part.inference.accesses:
                 self.accesses.setdefault(origin, set()).add(how)
@@ -131,15 +131,15 @@ class Program:
     def _build(self, counted: bool) -> Callable:
         namespace, sites, texts = dict(RUNTIME), [], []
         for function in reversed(self.used):
-            texts.append(self._text(function, namespace, sites, counted))
+            out = Writer(namespace, sites, self.sources.index(function.source.function))
+            texts.append(self._text(function, out, counted))
         text = "\n\n".join(texts)
         name = f"<lockstep {self.kernel.source.function.__name__}{' counted' if counted else ''} {id(self)}>"
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         exec(compile(text, name, "exec"), namespace)
         return namespace[self.kernel.name]
 
-    def _text(self, function: Function, namespace: dict, sites: list, counted: bool) -> str:
-        out = Writer(namespace, sites)
+    def _text(self, function: Function, out: Writer, counted: bool) -> str:
         inference = function.inference
         kinds = [inference.arguments[name] for name in function.source.parameters]
         parameters = [f"{name}_{kind}" for name, kind in zip(function.source.parameters, kinds, strict=True)]

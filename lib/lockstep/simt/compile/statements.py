@@ -41,20 +41,22 @@ class Statements(Loops):
     def step(self, line: int) -> None:
         """Note that the lanes of the mask execute a statement, and what it costs."""
         if self.counted:
-            self.out.line(f"R.counters.step({line}, {self.mask}, {max(1, self.instructions)}, {self.flops})")
+            self.out.line(
+                f"R.counters.step({self.out.key(line)}, {self.mask}, {max(1, self.instructions)}, {self.flops})"
+            )
         self.instructions = self.flops = 0
 
     @contextlib.contextmanager
     def under(self, condition: str, line: int) -> Iterator[str]:
         """A part of an expression that only the lanes with `condition` evaluate."""
         outer, mask, before = self.mask, self.out.fresh("M"), (self.instructions, self.flops)
-        self.out.line(f"{mask} = R.when({outer}, {condition}, {line})")
+        self.out.line(f"{mask} = R.when({outer}, {condition})")
         self.instructions = self.flops = 0
         with self.out.inside(f"if {mask} is not None:"):
             self.mask = mask
             yield mask
             if self.counted and self.instructions:
-                self.out.line(f"R.counters.part({line}, {mask}, {self.instructions}, {self.flops})")
+                self.out.line(f"R.counters.part({self.out.key(line)}, {mask}, {self.instructions}, {self.flops})")
         self.mask, (self.instructions, self.flops) = outer, before
 
     def levels(self) -> str:
@@ -186,9 +188,9 @@ class Statements(Loops):
         leaves = jumps(statement.body) or jumps(statement.orelse)
         needs_both = bool(statement.orelse or statement.else_casts or leaves)
         if not needs_both:
-            self.out.line(f"{taken} = R.branch({self.mask}, {test}, {statement.lineno})")
+            self.out.line(f"{taken} = R.branch({self.mask}, {test}, {self.out.key(statement.lineno)})")
         else:
-            self.out.line(f"{taken}, {left} = R.split({self.mask}, {test}, {statement.lineno})")
+            self.out.line(f"{taken}, {left} = R.split({self.mask}, {test}, {self.out.key(statement.lineno)})")
         ends = []
         with self.out.inside(f"if {taken} is not None:"):
             ends.append(self.region(taken, statement.lineno, statement.body, statement.body_casts))

@@ -16,8 +16,8 @@ from lockstep.simt.run.batch import Site
 class Writer:
     """Lines of one function, and the objects that they name (`namespace`, shared by a program's functions)."""
 
-    def __init__(self, namespace: dict[str, object], sites: list[Site]) -> None:
-        self.namespace, self.sites = namespace, sites
+    def __init__(self, namespace: dict[str, object], sites: list[Site], part: int) -> None:
+        self.namespace, self.sites, self.part = namespace, sites, part
         self.lines: list[str] = []
         self.depth = 1
         self.count = 0
@@ -55,8 +55,12 @@ class Writer:
             self.constants[key] = self.named(scalar)
         return self.constants[key]
 
+    def key(self, line: int) -> str:
+        """What counters know a line by: the function's number and the line's, since two cells have the same lines."""
+        return f"({self.part}, {line})"
+
     def site(self, line: int, text: str = "") -> str:
         """A name for a place in the kernel's text."""
-        found = Site(len(self.sites), line, text)
+        found = Site(len(self.sites), line, text, (self.part, line))
         self.sites.append(found)
         return self.named(found, "S")

@@ -92,8 +92,7 @@ def reduce_first_add(source, out):
 @cuda.jit(device=True)
 def last_warp(shared, thread):
     """64 partial sums to one, by the 32 threads of a warp."""
-    total = shared[thread] + shared[thread + 32]
-    cuda.syncwarp()
+    total = shared[thread] + shared[thread + 32]  # nobody here writes what lies 32 further
     shared[thread] = total
     cuda.syncwarp()
     total += shared[thread + 16]

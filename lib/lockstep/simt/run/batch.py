@@ -24,6 +24,7 @@ class Site:
     index: int
     line: int
     text: str = ""
+    key: tuple[int, int] = (0, 0)  # what counters know its line by
 
 
 class Batch:
@@ -68,17 +69,17 @@ class Batch:
 
     # Branches and loops.
 
-    def when(self, mask: Mask, condition, line: int) -> Mask | None:
+    def when(self, mask: Mask, condition) -> Mask | None:
         """The lanes of `mask` for which `condition` holds; None if there are none, `mask` itself if all."""
         if not isinstance(condition, np.ndarray):
             return mask if condition else None
         return mask.narrowed(condition if mask.a is None else mask.a & condition)
 
-    def split(self, mask: Mask, condition, line: int) -> tuple[Mask | None, Mask | None]:
+    def split(self, mask: Mask, condition, key: tuple[int, int]) -> tuple[Mask | None, Mask | None]:
         """(lanes for which `condition` holds, lanes for which it does not)."""
         if not isinstance(condition, np.ndarray):
             return (mask, None) if condition else (None, mask)
-        taken = self.when(mask, condition, line)
+        taken = self.when(mask, condition)
         if taken is None:
             return None, mask
         if taken is mask:
@@ -86,18 +87,20 @@ class Batch:
         left = ~condition if mask.a is None else mask.a & ~condition
         return taken, Mask(left, self.blocks, self.lanes)
 
-    branch = when  # the same for an `if`, which counting tells apart
+    def branch(self, mask: Mask, condition, key: tuple[int, int]) -> Mask | None:
+        """`when` for an `if`, which is counted."""
+        return self.when(mask, condition)
 
     def leaves(self, mask: Mask, line: int) -> None:
         """Note that lanes returned, which a barrier that waits for them will say."""
         self.returned.append((mask, line))
 
-    def range(self, start, stop, step, kind: type, line: int) -> UniformRange | VaryingRange:
+    def range(self, start, stop, step, kind: type, key: tuple[int, int]) -> UniformRange | VaryingRange:
         """What `for ... in range(...)` goes through; KernelFault for a step of 0."""
         if np.any(np.equal(step, 0)):
-            raise errors.KernelFault(f"the step of range at line {line} is 0", lines=(line,))
+            raise errors.KernelFault(f"the step of range at line {key[1]} is 0", lines=(key[1],))
         if any(isinstance(bound, np.ndarray) for bound in (start, stop, step)):
-            return VaryingRange(self, start, stop, step, kind, line)
+            return VaryingRange(self, start, stop, step, kind, key)
         return UniformRange(start, stop, step, kind)
 
     def endless(self, mask: Mask, line: int) -> None:

@@ -12,12 +12,12 @@ from lockstep.simt.run.masks import Mask
 class CountedMachine(Machine):
     """The same results as Machine's, and `counters` filled."""
 
-    def branch(self, mask: Mask, condition, line: int) -> Mask | None:
-        taken = self.when(mask, condition, line)
-        self.counters.branch(mask, taken, line)
+    def branch(self, mask: Mask, condition, key: tuple[int, int]) -> Mask | None:
+        taken = self.when(mask, condition)
+        self.counters.branch(mask, taken, key)
         return taken
 
-    def split(self, mask: Mask, condition, line: int) -> tuple[Mask | None, Mask | None]:
-        taken, left = super().split(mask, condition, line)
-        self.counters.branch(mask, taken, line)
+    def split(self, mask: Mask, condition, key: tuple[int, int]) -> tuple[Mask | None, Mask | None]:
+        taken, left = super().split(mask, condition, key)
+        self.counters.branch(mask, taken, key)
         return taken, left

@@ -14,6 +14,8 @@ from lockstep.simt.places import WARP
 from lockstep.simt.run.masks import Mask, by_warp
 from lockstep.simt.run.patterns import FAR, bank_ways, contention, distinct_rows, sectors
 
+Key = tuple[int, int]
+
 
 @dataclass
 class LineCounts:
@@ -61,10 +63,10 @@ class LineCounts:
 
 
 class Counters:
-    """`lines` maps a source line to its counts."""
+    """`lines` maps a source line, as (number of the function in the program, line), to its counts."""
 
     def __init__(self) -> None:
-        self.lines: dict[int, LineCounts] = defaultdict(LineCounts)
+        self.lines: dict[Key, LineCounts] = defaultdict(LineCounts)
         self.known: dict[tuple, object] = {}  # what a pattern costs: loops repeat the same few
 
     def cost(self, of, rows: np.ndarray, itemsize: int) -> np.ndarray:
@@ -80,23 +82,23 @@ class Counters:
 
     # Statements.
 
-    def step(self, line: int, mask: Mask, instructions: int, flops: int) -> None:
+    def step(self, key: Key, mask: Mask, instructions: int, flops: int) -> None:
         """A statement under `mask`."""
-        counts = self.lines[line]
+        counts = self.lines[key]
         counts.steps += mask.warps
         counts.active_lanes += mask.count
         counts.instructions += instructions * mask.warps
         counts.flops += flops * mask.count
 
-    def part(self, line: int, mask: Mask, instructions: int, flops: int) -> None:
+    def part(self, key: Key, mask: Mask, instructions: int, flops: int) -> None:
         """A part of a statement that only the lanes of `mask` evaluate."""
-        counts = self.lines[line]
+        counts = self.lines[key]
         counts.instructions += instructions * mask.warps
         counts.flops += flops * mask.count
 
-    def branch(self, mask: Mask, taken: Mask | None, line: int) -> None:
+    def branch(self, mask: Mask, taken: Mask | None, key: Key) -> None:
         """A warp diverges where some of its active lanes take a branch and some do not."""
-        counts = self.lines[line]
+        counts = self.lines[key]
         counts.branches += mask.warps
         if taken is None or taken is mask:
             return
@@ -106,7 +108,7 @@ class Counters:
 
     def barrier(self, mask: Mask, site) -> None:
         """Once for each block."""
-        self.lines[site.line].barriers += int(mask.full().any(axis=1).sum())
+        self.lines[site.key].barriers += int(mask.full().any(axis=1).sum())
 
     # Requests.
 
@@ -122,7 +124,7 @@ class Counters:
     def global_request(self, array, address, mask: Mask, kind: str, site) -> None:
         itemsize = array.data.dtype.itemsize
         rows, times = self._rows(address, mask, max(1, 32 // itemsize))
-        counts = self.lines[site.line]
+        counts = self.lines[site.key]
         counts.global_requests += int(times.sum())
         counts.sectors += int((self.cost(sectors, rows, itemsize) * times).sum())
         counts.bytes_requested += mask.count * itemsize
@@ -134,7 +136,7 @@ class Counters:
     def shared_request(self, array, address, mask: Mask, kind: str, site) -> None:
         itemsize = array.data.dtype.itemsize
         rows, times = self._rows(address, mask, max(1, 128 // itemsize))
-        counts = self.lines[site.line]
+        counts = self.lines[site.key]
         ways = self.cost(bank_ways, rows, itemsize)
         counts.shared_requests += int(times.sum())
         counts.shared_passes += int((ways * times).sum())
@@ -148,7 +150,7 @@ class Counters:
     def constant_request(self, address, mask: Mask, site) -> None:
         """Constant memory serves one address of a warp after the other."""
         rows, times = self._rows(address, mask, 1)
-        counts = self.lines[site.line]
+        counts = self.lines[site.key]
         ordered = np.sort(rows, axis=1)
         passes = ((ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] != FAR)).sum(axis=1) + 1
         counts.constant_requests += int(times.sum())

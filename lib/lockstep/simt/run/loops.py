@@ -52,17 +52,17 @@ class UniformRange:
 class VaryingRange:
     """Each lane has its own bounds."""
 
-    __slots__ = ("batch", "at", "stop", "step", "kind", "line", "value")
+    __slots__ = ("batch", "at", "stop", "step", "kind", "key", "value")
 
-    def __init__(self, batch, start, stop, step, kind: type, line: int) -> None:
-        self.batch, self.stop, self.step, self.kind, self.line = batch, stop, step, kind, line
+    def __init__(self, batch, start, stop, step, kind: type, key: tuple[int, int]) -> None:
+        self.batch, self.stop, self.step, self.kind, self.key = batch, stop, step, kind, key
         self.at = np.subtract(start, step, dtype=np.int64)
 
     def next(self, mask: Mask) -> tuple[Mask | None, Mask | None]:
         self.at = self.at + self.step
         self.value = self.at.astype(self.kind)
         going = self.at < self.stop if np.ndim(self.step) == 0 and self.step > 0 else self._going()
-        return self.batch.split(mask, going, self.line)
+        return self.batch.split(mask, going, self.key)
 
     def _going(self) -> np.ndarray:
         return np.where(self.step > 0, self.at < self.stop, self.at > self.stop)
