@@ -25,7 +25,7 @@ from typing import Any
 import cloudpickle
 from filelock import FileLock, Timeout
 
-from lockstep.exercises.source import source_of
+from lockstep.exercises.source import at_home, source_of
 
 PARTS = ("exercises", "predictions", "answers")
 PATIENCE = 5.0  # seconds to wait for another kernel
@@ -201,6 +201,6 @@ def load_function(exercise_id: str) -> Callable[..., Any] | None:
     if not file.exists():
         return None
     try:
-        return cloudpickle.loads(file.read_bytes())
+        return at_home(cloudpickle.loads(file.read_bytes()), file.with_suffix(".py"))
     except Exception as error:
         raise ValueError(f"{file.name} cannot be read by this Python ({type(error).__name__}: {error})") from error
