@@ -1,7 +1,10 @@
 """What a kernel may be written in, against NumPy; and what is refused, by name and line."""
 
+import linecache
 import math
+import pickle
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -295,8 +298,6 @@ def again(n):
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_refused_by_name_and_line(line):
-    import linecache
-
     text = f"def refused(out):\n    {line}\n    late = 1\n"
     name = f"<refused {abs(hash(line))}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -318,6 +319,38 @@ def test_refused_before_any_launch():
         collatz[1, 1]
     with pytest.raises(simt.Unsupported, match="no defaults"):
         cuda.jit(lambda_with_default)[1, 1](1)
+
+
+SENT = """
+@cuda.jit(device=True)
+def twice(x):
+    return 2 * x
+
+@cuda.jit
+def sent(out):
+    out[cuda.grid(1)] = twice(cuda.grid(1))  # 8
+    out[cuda.grid(1) + 1] = 0  # 9
+"""
+
+
+def test_a_kernel_of_a_notebook_runs_in_another_process():
+    # A check sends the student's kernel by value into a child process, which has never seen the notebook's cells.
+    name = "<cell>"
+    linecache.cache[name] = (len(SENT), None, SENT.splitlines(keepends=True), name)
+    namespace = {"cuda": cuda, "__name__": "__main__"}
+    exec(compile(SENT, name, "exec"), namespace)
+    with pytest.raises(simt.RaceError):
+        namespace["sent"][1, 4](np.zeros(8))  # compiled here, which must not hinder
+    sent = cloudpickle.dumps(namespace["sent"])
+    del linecache.cache[name]
+    received = cloudpickle.loads(sent)
+    again = cloudpickle.loads(cloudpickle.dumps(received))
+    for kernel in (received, again):
+        with pytest.raises(simt.RaceError) as race:
+            kernel[1, 4](np.zeros(8))
+        assert set(race.value.lines) == {8, 9}
+        copy = pickle.loads(pickle.dumps(race.value))
+        assert (copy.threads, copy.lines, str(copy)) == (race.value.threads, race.value.lines, str(race.value))
 
 
 def lambda_with_default(a=1):

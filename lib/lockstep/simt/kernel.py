@@ -16,6 +16,7 @@ from lockstep.simt import rules
 from lockstep.simt.arrays import DeviceArray, layout, to_device
 from lockstep.simt.compile.kinds import Array
 from lockstep.simt.compile.program import Program
+from lockstep.simt.compile.source import receive, text_of
 from lockstep.simt.errors import LaunchError
 from lockstep.simt.places import Places, places
 from lockstep.simt.run.counted import CountedMachine
@@ -49,6 +50,14 @@ class Kernel:
     def __call__(self, *arguments: object) -> None:
         what = "is a device function: only kernels call it" if self.is_device else "needs a grid and a block"
         raise LaunchError(f"{self.__name__} {what}: kernel[grid, block](...)")
+
+    def __getstate__(self) -> dict:
+        """For another process: the function by value, with its text, and without what was compiled here."""
+        return {"py_func": self.py_func, "is_device": self.is_device, "text": text_of(self.py_func)}
+
+    def __setstate__(self, state: dict) -> None:
+        receive(state["py_func"], state["text"])
+        self.__init__(state["py_func"], state["is_device"])
 
     def program(self, kinds: tuple) -> Program:
         """The compiled kernel for these kinds of arguments."""

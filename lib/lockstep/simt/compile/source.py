@@ -11,6 +11,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 
 from lockstep.simt.errors import Unsupported
 
@@ -43,12 +44,30 @@ class Source:
         raise Unsupported(f"{name} is not defined", line)
 
 
+# The text of functions that came by value from another process, where their file or cell is not known.
+_received: dict[CodeType, tuple[list[str], int]] = {}
+
+
+def text_of(function: Callable) -> tuple[list[str], int] | None:
+    """(a function's lines, the number of the first), to be sent along with it; None where they are not at hand."""
+    try:
+        return _received.get(function.__code__) or inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        return None
+
+
+def receive(function: Callable, text: tuple[list[str], int] | None) -> None:
+    """Keep the text that was sent along with a function."""
+    if text is not None:
+        _received[function.__code__] = text
+
+
 def read(function: Callable) -> Source:
     """Parse `function`; Unsupported where its text is not at hand or it is no plain function."""
     if not inspect.isfunction(function):
         raise Unsupported(f"a kernel is a plain function, not {function!r}")
     try:
-        text, first = inspect.getsourcelines(function)
+        text, first = text_of(function)
         tree = ast.parse(textwrap.dedent("".join(text)))
     except (OSError, SyntaxError, TypeError):
         raise Unsupported(
