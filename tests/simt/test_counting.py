@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.simt import occupancy, profile
+from lockstep.simt import occupancy, profile, warp_requests
 from lockstep.simt.choice import simulator as cuda
 from lockstep.simt.kernels import reduction, transpose, vectors
 from lockstep.simt.run import patterns
@@ -133,6 +133,24 @@ def test_a_good_transpose_shows():
     assert [report.bank_conflict for report in (naive, tiled, padded)] == [1, 32, 1]
     assert naive.bytes_moved == 4.5 * padded.bytes_moved
     assert naive.modelled_seconds("A100") > padded.modelled_seconds("A100")
+
+
+def test_one_warp_s_requests():
+    matrix = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    requests = warp_requests(transpose.transpose_tiled, (2, 2), (32, 8), matrix, matrix.copy(), of_block=3, warp=2)
+    assert [(request.array, request.space, request.kind) for request in requests[:2]] == [
+        ("source", "global", "r"),
+        ("tile", "shared", "w"),
+    ]
+    assert requests[0].cells == tuple((32 + 2) * 64 + 32 + lane for lane in range(32))
+    assert len(requests) == 16
+    reads = [request for request in requests if (request.array, request.kind) == ("tile", "r")]
+    assert set(reads[0].banks) == {2} and reads[0].cost == 32
+    assert requests[0].cost == 4 == len(set(requests[0].sectors))
+    one = warp_requests(vectors.vector_add, 1, 40, *(np.zeros(35, np.float32) for _ in range(3)), warp=1)
+    assert one[0].cells == (32, 33, 34) + (None,) * 29 and one[0].cost == 1
+    with pytest.raises(ValueError, match="warps 0 to 1, no warp 2"):
+        warp_requests(vectors.vector_add, 1, 40, *(np.zeros(35, np.float32) for _ in range(3)), warp=2)
 
 
 def test_harris_s_order():

@@ -12,6 +12,7 @@ Floor 0: NumPy, greenlet and the standard library. The same source runs on a GPU
 
     add[grid, block](a, b, out)                        # runs it; refuses what a GPU would do wrongly
     print(profile(add, grid, block, a, b, out))        # counts it, line by line
+    warp_requests(add, grid, block, a, b, out)         # one warp's accesses, to draw
 
 Vocabulary: a *lane* is one thread's place in its warp of 32; a *request* is one access by a warp; a *sector* is 32 bytes
 of global memory; the *ways* of a bank conflict are the passes that a request to shared memory takes; an *interval* lies
@@ -44,7 +45,7 @@ from lockstep.simt.errors import (
     Unsupported,
 )
 from lockstep.simt.occupancy import Occupancy, occupancy
-from lockstep.simt.report import Report, profile
+from lockstep.simt.report import Report, profile, warp_requests
 from lockstep.simt.run.loops import step_limit
 
 cuda = _chosen()
@@ -65,4 +66,5 @@ __all__ = [
     "occupancy",
     "profile",
     "step_limit",
+    "warp_requests",
 ]

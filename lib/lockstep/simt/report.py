@@ -15,6 +15,7 @@ from lockstep.simt.occupancy import Occupancy, occupancy
 from lockstep.simt.places import WARP, Places, places
 from lockstep.simt.run.counting import Counters, LineCounts
 from lockstep.simt.run.patterns import SECTOR
+from lockstep.simt.run.recording import Recorder, Request
 from lockstep.trace.units import show_bytes, show_number, show_seconds, show_share
 
 
@@ -138,6 +139,28 @@ def profile(
         total.add(counts)
         lines.append(Line(function.__name__, number, texts[function][number].strip(), counts))
     return Report(chosen.__name__, shape, tuple(lines), total, program.shared_bytes + shared_bytes)
+
+
+def warp_requests(
+    kernel: Kernel | Callable,
+    grid: int | tuple[int, ...],
+    block: int | tuple[int, ...],
+    *arguments: object,
+    of_block: int = 0,
+    warp: int = 0,
+    shared_bytes: int = 0,
+) -> tuple[Request, ...]:
+    """Every access to global and shared memory of one warp, in order: number `warp` of block number `of_block`.
+
+    The launch runs in the simulator as in `profile`. ValueError for a warp or a block that it does not have.
+    """
+    shape = places(grid, block)
+    for what, number, count in (("block", of_block, shape.blocks), ("warp", warp, shape.lanes // WARP)):
+        if not 0 <= number < count:
+            raise ValueError(f"this launch has {what}s 0 to {count - 1}, no {what} {number}")
+    recorder = Recorder(of_block, warp)
+    Launch(simulated(kernel), shape, shared_bytes).run(arguments, recorder)
+    return tuple(recorder.requests)
 
 
 def _summary(report: Report) -> list[str]:
