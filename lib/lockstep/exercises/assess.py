@@ -67,7 +67,9 @@ def recognise(
     told = [i for i, one in enumerate(seen) if i == at or not (one.error and one.error.type in ("Timeout", "Killed"))]
     for mistake in exercise.mistakes:
         theirs = behaviour(mistake)
-        if all(_same(findings[i], judged(exercise.judge, cases[i], theirs[i], expected[i])) for i in told):
+        same = all(_same(findings[i], judged(exercise.judge, cases[i], theirs[i], expected[i])) for i in told)
+        # Errors of one type are findings alike whatever caused them: their words, or the symptom, have to agree too.
+        if same and (mistake.symptom is None or _same_words(seen[at], theirs[at]) or has_symptom(mistake)):
             alike.append(mistake)
     candidates = alike or exercise.mistakes
     fallback = alike[0] if alike else None
@@ -76,6 +78,13 @@ def recognise(
 
 def _same(mine: Finding | None, other: Finding | None) -> bool:
     return other is None if mine is None else mine.like(other)
+
+
+def _same_words(mine: Observation, other: Observation) -> bool:
+    """True where there are no errors, or where both say the same, apart from lines."""
+    if mine.error is None or other.error is None:
+        return mine.error is other.error
+    return (mine.error.message, mine.error.waits) == (other.error.message, other.error.waits)
 
 
 def _says_not_implemented(seen: Observation) -> bool:

@@ -12,8 +12,12 @@ import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import all_of, same_value
+from lockstep.exercises.lab04.calls import of_calls
 from lockstep.exercises.lab04.steps import (
+    another_dtype,
+    another_length,
     at_most,
+    behaves_like,
     deadlocked,
     numbers,
     on_network,
@@ -89,6 +93,24 @@ def sends_its_own_chunk_each_time(comm, chunk, sizes):
         comm.exchange([(chunk, (r + 1) % p)], [(arrived, (r - 1) % p)])
         chunks[(r - 1 - s) % p] = arrived
     return torch.cat(chunks)
+
+
+def sends_its_own_chunk_into_every_place(comm, chunk, sizes):
+    return torch.cat(own_walk(comm, chunk, sizes, lambda r, s: r, lambda r, s: r - s - 1))
+
+
+def counts_both_up(comm, chunk, sizes):
+    return torch.cat(own_walk(comm, chunk, sizes, lambda r, s: r + s, lambda r, s: r + s + 1))
+
+
+def own_walk(comm, chunk, sizes, leaves, comes):
+    """As `gather`, but what comes in takes the place with index `comes(r, s)`."""
+    r, p = comm.rank, comm.size
+    chunks = [torch.zeros(size, dtype=chunk.dtype) for size in sizes]
+    chunks[r] = chunk
+    for s in range(p - 1):
+        comm.exchange([(chunks[leaves(r, s) % p], (r + 1) % p)], [(chunks[comes(r, s) % p], (r - 1) % p)])
+    return chunks
 
 
 def starts_off_by_one(comm, chunk, sizes):
@@ -184,7 +206,7 @@ def tells_everyone(comm, chunk, sizes):
 
 
 def all_gather_cases(rng: np.random.Generator) -> Iterator[Case]:
-    for sizes in ([3], [2, 2], [0, 0, 0], [3, 2, 2], [1, 1, 1, 0]):
+    for sizes in ([3], [2, 2], [2, 2, 2], [0, 0, 0], [3, 2, 2], [1, 1, 1, 0]):
         yield _case(sizes, [numbers(rng, n) for n in sizes], "sizes")
     sizes = [int(n) for n in rng.permutation(6)]
     yield _case(sizes, [numbers(rng, n, torch.float64) for n in sizes], "float64, sizes")
@@ -239,7 +261,7 @@ ALL_GATHER = Exercise(
             sends_its_own_chunk_each_time,
             "At every step you send your own chunk, so your neighbour gets it again and again, and the rank after it "
             "never. Pass on what came in at the step before.",
-            symptom=says("both sides must have the same shape"),
+            symptom=behaves_like("value", sends_its_own_chunk_into_every_place),
         ),
         Mistake(
             "chunk index off by one",
@@ -252,6 +274,7 @@ ALL_GATHER = Exercise(
             counts_up,
             "Your chunk's number grows with the steps, but what came from the left is the chunk with the number one "
             "lower, and that is what goes on to the right.",
+            symptom=behaves_like("value", counts_both_up),
         ),
         Mistake(
             "one step too few",
@@ -282,13 +305,14 @@ ALL_GATHER = Exercise(
             takes_all_for_equal,
             "You give every chunk the length of your own. When the length does not divide, the first chunks are longer: "
             "`sizes` says how long each is.",
-            symptom=says("both sides must have the same shape"),
+            symptom=another_length,
         ),
         Mistake(
             "buffers of the default dtype",
             buffers_of_the_default_dtype,
             "Your buffers are float32, whatever the chunk is. Make them with `dtype=chunk.dtype`, or with "
             "`chunk.new_empty(size)`.",
+            symptom=another_dtype,
         ),
         Mistake(
             "receives into the buffer that is being sent",
@@ -323,5 +347,6 @@ ALL_GATHER = Exercise(
             "Numbers and bytes are right, but every rank sends its chunk to all the others, which is no ring. Send to "
             "one neighbour, and let the chunks be passed on.",
         ),
+        *of_calls(ring_all_gather),
     ),
 )

@@ -12,8 +12,12 @@ import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import all_of
+from lockstep.exercises.lab04.calls import of_calls
 from lockstep.exercises.lab04.steps import (
+    another_dtype,
+    another_length,
     at_most,
+    behaves_like,
     counted,
     deadlocked,
     numbers,
@@ -25,7 +29,7 @@ from lockstep.exercises.lab04.steps import (
     side_by_side,
     unchanged,
 )  # fmt: skip
-from lockstep.exercises.observe import Simulate
+from lockstep.exercises.observe import Observation, Simulate
 
 
 def ring_all_reduce(comm, tensor):
@@ -86,7 +90,9 @@ def ring_all_reduce_stub(comm, tensor):
     raise NotImplementedError("leave the sum over all ranks in `tensor`")
 
 
-def halves(comm, tensor, gather_from=0, add=torch.Tensor.add_, keep=torch.Tensor.copy_, split=torch.tensor_split):
+def halves(
+    comm, tensor, gather_from=0, start=-1, add=torch.Tensor.add_, keep=torch.Tensor.copy_, split=torch.tensor_split
+):
     """Both loops, for the mistakes: which chunk the all-gather starts from, what is done with what arrives."""
     r, p = comm.rank, comm.size
     chunks = split(tensor, p)
@@ -98,8 +104,8 @@ def halves(comm, tensor, gather_from=0, add=torch.Tensor.add_, keep=torch.Tensor
             comm.exchange([(chunks[(first - s) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
             take(incoming, arrived)
 
-    turn(r - 1, add)
-    turn(r + gather_from, keep)
+    turn(r + start, add)
+    turn(r + start + 1 + gather_from, keep)
 
 
 def not_in_place(comm, tensor):
@@ -116,6 +122,26 @@ def adds_in_both_halves(comm, tensor):
     halves(comm, tensor, keep=torch.Tensor.add_)
 
 
+def adds_in_both_halves_from_its_own_chunk(comm, tensor):
+    halves(comm, tensor, start=0, keep=torch.Tensor.add_)
+
+
+def keeps_new_tensors_in_a_list(comm, tensor, start=-1):
+    r, p = comm.rank, comm.size
+    chunks = list(tensor.tensor_split(p))
+    for s in range(p - 1):
+        index = (r + start - s - 1) % p
+        arrived = torch.empty_like(chunks[index])
+        comm.exchange([(chunks[(r + start - s) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        chunks[index] = chunks[index] + arrived
+    for s in range(start + 1, start + p):
+        comm.exchange([(chunks[(r - s) % p], (r + 1) % p)], [(chunks[(r - s - 1) % p], (r - 1) % p)])
+
+
+def keeps_new_tensors_from_its_own_chunk(comm, tensor):
+    keeps_new_tensors_in_a_list(comm, tensor, start=0)
+
+
 def stops_half_way(comm, tensor):
     r, p = comm.rank, comm.size
     chunks = tensor.tensor_split(p)
@@ -124,6 +150,42 @@ def stops_half_way(comm, tensor):
         arrived = torch.empty_like(incoming)
         comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
         incoming += arrived
+
+
+def stops_half_way_from_its_own_chunk(comm, tensor):
+    r, p = comm.rank, comm.size
+    chunks = tensor.tensor_split(p)
+    for s in range(p - 1):
+        incoming = chunks[(r - s - 1) % p]
+        arrived = torch.empty_like(incoming)
+        comm.exchange([(chunks[(r - s) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        incoming += arrived
+
+
+def gives_the_result_a_name_only(comm, tensor):
+    from lockstep.exercises.lab04.all_gather import ring_all_gather
+
+    sizes = [len(chunk) for chunk in tensor.tensor_split(comm.size)]
+    stops_half_way(comm, tensor)
+    tensor = ring_all_gather(comm, tensor.tensor_split(comm.size)[comm.rank], sizes)
+
+
+def takes_all_chunks_for_equal(comm, tensor):
+    from lockstep.exercises.lab04.all_gather import ring_all_gather
+    from lockstep.exercises.lab04.reduce_scatter import ring_reduce_scatter
+
+    chunk = ring_reduce_scatter(comm, tensor)
+    tensor.copy_(ring_all_gather(comm, chunk, [len(chunk)] * comm.size))
+
+
+def buffers_of_the_default_dtype(comm, tensor):
+    r, p = comm.rank, comm.size
+    chunks = tensor.tensor_split(p)
+    for s in range(2 * (p - 1)):
+        incoming = chunks[(r - s - 2) % p]
+        arrived = torch.empty(len(incoming))
+        comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        incoming.copy_(incoming + arrived if s < p - 1 else arrived)
 
 
 def as_many_steps_as_ranks(comm, tensor):
@@ -217,6 +279,15 @@ def all_send_first(comm, tensor):
         chunks[(r - s - 2) % p].copy_(arrived)
 
 
+HALF = behaves_like("arguments", stops_half_way, stops_half_way_from_its_own_chunk)
+
+
+def made_both_halves(case: Case, seen: Observation, expected: Observation) -> bool:
+    """`tensor` is as after the first half, but as many messages were sent as two take."""
+    sent, enough = (sum(one.messages_sent for one in who.traffic) for who in (seen, expected))
+    return sent >= enough and HALF(case, seen, expected)
+
+
 def all_reduce_cases(rng: np.random.Generator) -> Iterator[Case]:
     for ranks, n in ((1, 3), (2, 4), (3, 6), (3, 0), (3, 7), (4, 2)):
         yield on_network(ranks, each=[(numbers(rng, n),) for _ in range(ranks)], name=counted(n))
@@ -281,6 +352,21 @@ ALL_REDUCE = Exercise(
             symptom=unchanged(0),
         ),
         Mistake(
+            "gives the result a name only",
+            gives_the_result_a_name_only,
+            "Both halves are there, but what the second one gives never gets into the tensor that was handed in: that "
+            "one is as the first half left it. `tensor = ...` only gives the name to another one; `tensor.copy_(...)` "
+            "writes into it.",
+            symptom=made_both_halves,
+        ),
+        Mistake(
+            "keeps new tensors in a list",
+            keeps_new_tensors_in_a_list,
+            "`chunks[i] = chunks[i] + arrived` puts a new tensor into your list, and the part of `tensor` that was there "
+            "keeps its old numbers. Add in place, `chunks[i].add_(arrived)`, or copy everything into `tensor` at the end.",
+            symptom=behaves_like("arguments", keeps_new_tensors_in_a_list, keeps_new_tensors_from_its_own_chunk),
+        ),
+        Mistake(
             "all-gather starts from the wrong chunk",
             gathers_from_the_wrong_chunk,
             "The second half begins with a chunk that is not finished, and spreads it. Which chunk holds the whole "
@@ -290,12 +376,14 @@ ALL_REDUCE = Exercise(
             "adds in both halves",
             adds_in_both_halves,
             "You add in the second half too. What arrives there is finished: it takes the place of what you have.",
+            symptom=behaves_like("arguments", adds_in_both_halves, adds_in_both_halves_from_its_own_chunk),
         ),
         Mistake(
             "stops half way",
             stops_half_way,
             "Only one chunk of each rank is finished: that is a reduce-scatter. The other half of the work is to give "
             "the finished chunks to everyone.",
+            symptom=HALF,
         ),
         Mistake(
             "the second half on rank 0 only",
@@ -327,7 +415,21 @@ ALL_REDUCE = Exercise(
             needs_a_length_that_divides,
             "Right when the number of ranks divides the length; otherwise your chunks do not come out as one for each "
             "rank. `tensor_split(comm.size)` always makes that many, some longer by one, some perhaps empty.",
-            symptom=says("both sides must have the same shape"),
+        ),
+        Mistake(
+            "takes all chunks for equal",
+            takes_all_chunks_for_equal,
+            "A chunk comes in whose length is not that of the tensor it is to fill. When the length does not divide, "
+            "chunks differ: make each place as long as the chunk that comes there. The `sizes` of an all-gather are "
+            "those of all chunks, `[len(c) for c in tensor.tensor_split(comm.size)]`.",
+            symptom=another_length,
+        ),
+        Mistake(
+            "buffers of the default dtype",
+            buffers_of_the_default_dtype,
+            "What you receive into is float32, whatever dtype the tensor has: `torch.empty(n)` makes it so. "
+            "`torch.empty_like(chunk)` takes length and dtype from a chunk.",
+            symptom=another_dtype,
         ),
         Mistake(
             "drops the rest",
@@ -366,7 +468,7 @@ ALL_REDUCE = Exercise(
             assumes_a_power_of_two,
             "You swap with the rank at distance 1, 2, 4, which exists for every rank only when their number is a "
             "power of two. And whole tensors are swapped: use the ring.",
-            symptom=says("the ranks are"),
+            symptom=says("this communicator has ranks"),
         ),
         Mistake(
             "all send first",
@@ -374,5 +476,6 @@ ALL_REDUCE = Exercise(
             "Every rank sends first, and nobody receives. Start the send, receive, then wait; or call `comm.exchange`.",
             symptom=deadlocked("send"),
         ),
+        *of_calls(ring_all_reduce),
     ),
 )

@@ -18,6 +18,7 @@ from lockstep.exercises.lab04.steps import (
     deadlocked,
     numbers,
     on_network,
+    raises,
     same_in_place,
     says,
 )  # fmt: skip
@@ -165,6 +166,38 @@ def receives_before_it_can(comm, tensor, src):
         have *= 2
 
 
+def starts_its_sends_together(comm, tensor, src):
+    p, place, have, handles = comm.size, (comm.rank - src) % comm.size, 1, []
+    while have < p:
+        if place < have and place + have < p:
+            handles.append(comm.isend(tensor, (comm.rank + have) % p))
+        elif have <= place < 2 * have:
+            comm.recv(tensor, (comm.rank - have) % p)
+        have *= 2
+    for handle in handles:
+        handle.wait()
+
+
+def never_waits(comm, tensor, src):
+    p, place, have = comm.size, (comm.rank - src) % comm.size, 1
+    while have < p:
+        if place < have and place + have < p:
+            comm.isend(tensor, (comm.rank + have) % p)
+        elif have <= place < 2 * have:
+            comm.recv(tensor, (comm.rank - have) % p)
+        have *= 2
+
+
+def takes_a_place_for_a_rank(comm, tensor, src):
+    p, place, have = comm.size, (comm.rank - src) % comm.size, 1
+    while have < p:
+        if place < have and place + have < p:
+            comm.send(tensor, place + have)
+        elif have <= place < 2 * have:
+            comm.recv(tensor, place - have)
+        have *= 2
+
+
 def not_in_place(comm, tensor, src):
     own = tensor.clone()
     tree_broadcast(comm, own, src)
@@ -216,8 +249,20 @@ def as_a_chain(case: Case, seen: Observation, expected: Observation) -> bool:
 
 
 def as_a_heap(case: Case, seen: Observation, expected: Observation) -> bool:
-    """Right, but nobody sends more than twice."""
-    return right_numbers(case, seen, expected) and max(t.messages_sent for t in seen.traffic) == 2
+    """Right, but nobody sends more than twice, and no order of the sends would make that fast enough."""
+    most = max(t.messages_sent for t in seen.traffic) if seen.traffic else 0
+    return right_numbers(case, seen, expected) and most == 2 and not along_a_good_tree(case, seen, expected)
+
+
+def along_a_good_tree(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Right, and sent along a tree that is fast enough if every rank sends one after the other in a good order."""
+
+    def levels(rank: int) -> int:
+        below = sorted(map(levels, seen.traffic[rank].sent_to), reverse=True)
+        return max((i + 1 + deep for i, deep in enumerate(below)), default=0)
+
+    is_tree = sum(t.messages_sent for t in seen.traffic) == case.ranks - 1
+    return is_tree and right_numbers(case, seen, expected) and levels(case.args[0]) <= _levels(case)
 
 
 def holds_rank_0s(case: Case, seen: Observation, expected: Observation) -> bool:
@@ -294,6 +339,29 @@ BROADCAST = Exercise(
             symptom=as_a_heap,
         ),
         Mistake(
+            "starts its sends together",
+            starts_its_sends_together,
+            "Your tree is right, but not the time of its messages. Sends that a rank starts together share its link, and "
+            "who has most to pass on may be served last. Wait for each send before the next one starts, and begin with "
+            "the rank that has most others behind it.",
+            symptom=along_a_good_tree,
+        ),
+        Mistake(
+            "a handle that nobody waits for",
+            never_waits,
+            "You return while a message may still be on its way. Keep the handle that `isend` or `irecv` gives, and "
+            "`wait()` for it: for an `irecv` before you pass the tensor on, for an `isend` before the next one.",
+            symptom=raises("NeverWaited"),
+        ),
+        Mistake(
+            "takes a place for a rank",
+            takes_a_place_for_a_rank,
+            "A rank is to send to itself, because places and ranks are mixed up. A place is counted from the source, and "
+            "`send` and `recv` want ranks: turn it back into a rank, `(place + src) % comm.size`. What has been computed "
+            "from `comm.rank` is a rank already, and gets no `src` added.",
+            symptom=says("has itself as"),
+        ),
+        Mistake(
             "assumes a power of two",
             assumes_a_power_of_two,
             "At the last level some ranks send to a rank that has the tensor already, since the number wraps around. "
@@ -305,7 +373,7 @@ BROADCAST = Exercise(
             sends_beyond_the_last_rank,
             "You send to a rank that does not exist. Count places from the source, and take the result modulo the "
             "number of ranks; at a level that is not full, somebody has nobody to send to.",
-            symptom=says("the ranks are"),
+            symptom=says("this communicator has ranks"),
         ),
         Mistake(
             "always from rank 0",

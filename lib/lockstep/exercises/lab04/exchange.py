@@ -14,7 +14,7 @@ import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import Finding, all_of, same_traffic, same_value
-from lockstep.exercises.lab04.steps import all_deadlocked, deadlocked, numbers, on_network, says, side_by_side
+from lockstep.exercises.lab04.steps import all_deadlocked, deadlocked, numbers, on_network, raises, says, side_by_side
 from lockstep.exercises.observe import Observation, Simulate
 
 
@@ -95,6 +95,22 @@ def forgets_to_wrap_around(comm, outgoing, incoming):
 def never_waits_for_what_arrives(comm, outgoing, incoming):
     comm.irecv(incoming, (comm.rank - 1) % comm.size)
     comm.send(outgoing, (comm.rank + 1) % comm.size)
+
+
+def receives_into_another_tensor(comm, outgoing, incoming):
+    arrived = torch.empty_like(incoming)
+    comm.exchange([(outgoing, (comm.rank + 1) % comm.size)], [(arrived, (comm.rank - 1) % comm.size)])
+    incoming = arrived  # noqa: F841
+
+
+def takes_what_recv_gives(comm, outgoing, incoming):
+    sending = comm.isend(outgoing, (comm.rank + 1) % comm.size)
+    incoming = comm.recv((comm.rank - 1) % comm.size)  # noqa: F841
+    sending.wait()
+
+
+def pairs_without_lists(comm, outgoing, incoming):
+    comm.exchange((outgoing, (comm.rank + 1) % comm.size), (incoming, (comm.rank - 1) % comm.size))
 
 
 def never_waits_for_what_it_sends(comm, outgoing, incoming):
@@ -249,14 +265,35 @@ EXCHANGE = Exercise(
             forgets_to_wrap_around,
             "The last rank sends to a rank that does not exist. Its right neighbour is rank 0, which `% comm.size` "
             "gives; the left neighbour of rank 0 is the last one.",
-            symptom=says("the ranks are"),
+            symptom=says("this communicator has ranks"),
+        ),
+        Mistake(
+            "never waits for what arrives",
+            never_waits_for_what_arrives,
+            "You start to receive with `irecv` and return before anything has to be there. Keep the handle that it "
+            "gives and `wait()` for it: only then `incoming` is full.",
+            symptom=raises("NeverWaited", "irecv"),
         ),
         Mistake(
             "`incoming` is never filled",
-            never_waits_for_what_arrives,
-            "`incoming` holds what it held before. Either you started to receive with `irecv` and never waited, or you "
-            "received into another tensor: `incoming = ...` only gives the name to a new one.",
+            receives_into_another_tensor,
+            "`incoming` holds what it held before: you received into another tensor. `incoming = ...` only gives the "
+            "name to a new one; hand `incoming` itself to the call that receives.",
             symptom=nothing_came,
+        ),
+        Mistake(
+            "takes what `recv` gives",
+            takes_what_recv_gives,
+            "`comm.recv` does not give you a tensor: it fills the tensor that you give it. Its first argument is the "
+            "tensor to fill, its second the rank that sends.",
+            symptom=says("only tensors travel"),
+        ),
+        Mistake(
+            "pairs without lists",
+            pairs_without_lists,
+            "`comm.exchange` takes two lists of pairs, since there may be several: first `[(tensor, dst)]`, then "
+            "`[(tensor, src)]`.",
+            symptom=raises("ValueError", "to unpack"),
         ),
         Mistake(
             "never waits for what it sends",
@@ -277,7 +314,7 @@ EXCHANGE = Exercise(
             swaps_with_a_partner,
             "You swap with one partner, so what you receive comes from the rank you send to. In a ring these are two "
             "ranks; and with an odd number of ranks somebody would have no partner.",
-            symptom=says("the ranks are"),
+            symptom=says("this communicator has ranks"),
         ),
         Mistake(
             "calls a collective on rank 0 only",

@@ -13,14 +13,19 @@ import torch
 from lockstep.exercises.compare import alike
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import all_of, same_value
+from lockstep.exercises.lab04.calls import of_calls
 from lockstep.exercises.lab04.steps import (
+    another_dtype,
+    another_length,
     at_most,
+    behaves_like,
     chunk_size,
     counted,
     deadlocked,
     numbers,
     on_network,
     one_neighbour,
+    raises,
     says,
     sends_more,
     side_by_side,
@@ -110,6 +115,30 @@ def sends_the_same_chunk(comm, tensor):
     return ring(comm, tensor, lambda r, s: r - 1)
 
 
+def sends_the_same_chunk_and_adds_to_others(comm, tensor):
+    return own_walk(comm, tensor, lambda r, s: r - 1, lambda r, s: r - s - 2)
+
+
+def sends_its_own_chunk_and_adds_to_others(comm, tensor):
+    return own_walk(comm, tensor, lambda r, s: r, lambda r, s: r - s - 1, back=1)
+
+
+def sends_the_owners_chunks_to_the_right(comm, tensor):
+    return own_walk(comm, tensor, lambda r, s: r + s + 1, lambda r, s: r)
+
+
+def own_walk(comm, tensor, leaves, comes, back=0):
+    """As `ring`, but what comes in is added to the chunk with index `comes(r, s)`."""
+    r, p = comm.rank, comm.size
+    chunks = tensor.clone().tensor_split(p)
+    for s in range(p - 1):
+        incoming = chunks[comes(r, s) % p]
+        arrived = torch.empty_like(incoming)
+        comm.exchange([(chunks[leaves(r, s) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        incoming += arrived
+    return chunks[(r + back) % p]
+
+
 def overwrites(comm, tensor):
     return ring(comm, tensor, lambda r, s: r - s - 1, add=torch.Tensor.copy_)
 
@@ -134,6 +163,39 @@ def buffer_like_its_own_chunk(comm, tensor):
         comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
         chunks[(r - s - 2) % p].add_(arrived)
     return chunks[r]
+
+
+def buffer_of_the_default_dtype(comm, tensor):
+    r, p = comm.rank, comm.size
+    chunks = tensor.clone().tensor_split(p)
+    for s in range(p - 1):
+        incoming = chunks[(r - s - 2) % p]
+        arrived = torch.empty(len(incoming))
+        comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        incoming += arrived
+    return chunks[r]
+
+
+def returns_what_only_the_loop_knows(comm, tensor):
+    r, p = comm.rank, comm.size
+    chunks = tensor.clone().tensor_split(p)
+    for s in range(p - 1):
+        incoming = chunks[(r - s - 2) % p]
+        arrived = torch.empty_like(incoming)
+        comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        incoming += arrived
+    return incoming
+
+
+def returns_all_chunks(comm, tensor):
+    r, p = comm.rank, comm.size
+    chunks = list(tensor.clone().tensor_split(p))
+    for s in range(p - 1):
+        incoming = chunks[(r - s - 2) % p]
+        arrived = torch.empty_like(incoming)
+        comm.exchange([(chunks[(r - s - 1) % p], (r + 1) % p)], [(arrived, (r - 1) % p)])
+        incoming += arrived
+    return chunks
 
 
 def drops_the_rest(comm, tensor):
@@ -242,11 +304,33 @@ def is_too_short(case: Case, seen: Observation, expected: Observation) -> bool:
     """Every rank returns as many numbers, and some of all numbers nobody does."""
     if seen.error is not None or not all(isinstance(one, torch.Tensor) for one in seen.value):
         return False
-    return {one.numel() for one in seen.value} == {case.each[0][0].numel() // case.ranks}
+    each, rest = divmod(case.each[0][0].numel(), case.ranks)
+    return rest > 0 and {one.numel() for one in seen.value} == {each}
+
+
+def belongs_to_the_next_rank(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Every rank returns the finished chunk of the next one."""
+    shifted = [*expected.value[1:], expected.value[0]]
+    return seen.error is None and case.ranks > 1 and alike(seen.value, shifted)
+
+
+def holds_only_the_first_ranks(case: Case, seen: Observation, expected: Observation) -> bool:
+    """What is returned are the numbers of the rank where the chunk set out, once or doubled at every step."""
+    if seen.error is not None or case.ranks == 1 or not all(isinstance(one, torch.Tensor) for one in seen.value):
+        return False
+    p = case.ranks
+    parts = [case.each[(r + 1) % p][0].tensor_split(p)[r] for r in range(p)]
+    return any(alike(seen.value, [factor * part for part in parts]) for factor in (1, 2 ** (p - 1)))
+
+
+def holds_every_chunk(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A list of all chunks comes where one is asked for."""
+    values = seen.value if seen.error is None else []
+    return bool(values) and all(isinstance(one, (list, tuple)) and len(one) == case.ranks for one in values)
 
 
 def reduce_scatter_cases(rng: np.random.Generator) -> Iterator[Case]:
-    for ranks, n in ((1, 3), (2, 4), (3, 0), (3, 7), (4, 3)):
+    for ranks, n in ((1, 3), (2, 4), (3, 6), (3, 0), (3, 7), (4, 3)):
         yield on_network(ranks, each=[(numbers(rng, n),) for _ in range(ranks)], name=counted(n))
     n = int(rng.integers(13, 18))
     each = [(numbers(rng, n, torch.float64),) for _ in range(6)]
@@ -302,6 +386,7 @@ REDUCE_SCATTER = Exercise(
             starts_with_its_own_chunk,
             "The chunk you return is summed completely, but it is that of the next rank. A chunk that sets out at its "
             "own rank comes to rest one rank short of it; let each rank start with the chunk before its own.",
+            symptom=belongs_to_the_next_rank,
         ),
         Mistake(
             "returns a chunk that is not finished",
@@ -322,12 +407,24 @@ REDUCE_SCATTER = Exercise(
             sends_the_same_chunk,
             "You send one and the same chunk at every step. A partial sum has to go on: send what you added to at the "
             "step before.",
+            symptom=behaves_like(
+                "value", sends_the_same_chunk_and_adds_to_others, sends_its_own_chunk_and_adds_to_others
+            ),
+        ),
+        Mistake(
+            "sends every owner's chunk to the right",
+            sends_the_owners_chunks_to_the_right,
+            "You go through the owners of the chunks, but send each chunk to your right neighbour, who adds it to its "
+            "own: only the first belongs there. A chunk for another owner is passed on: the neighbour adds its numbers "
+            "of that chunk to it, and sends it further.",
+            symptom=behaves_like("value", sends_the_owners_chunks_to_the_right),
         ),
         Mistake(
             "overwrites instead of adding",
             overwrites,
             "What arrives takes the place of your own numbers, so they are lost. Receive into a tensor of its own, then "
             "add it to your chunk.",
+            symptom=holds_only_the_first_ranks,
         ),
         Mistake(
             "one step too many",
@@ -352,7 +449,28 @@ REDUCE_SCATTER = Exercise(
             buffer_like_its_own_chunk,
             "What you receive into has another length than what arrives: when the length does not divide, chunks "
             "differ. Make the buffer like the chunk that it is added to.",
-            symptom=says("both sides must have the same shape"),
+            symptom=another_length,
+        ),
+        Mistake(
+            "a buffer of the default dtype",
+            buffer_of_the_default_dtype,
+            "What you receive into is float32, whatever dtype the tensor has: `torch.empty(n)` makes it so. "
+            "`torch.empty_like(chunk)` takes length and dtype from a chunk.",
+            symptom=another_dtype,
+        ),
+        Mistake(
+            "returns what only the loop knows",
+            returns_what_only_the_loop_knows,
+            "A single rank makes no step, so a name that only the loop sets does not exist there. The chunk to return "
+            "can be named without the loop: it is that of the rank itself.",
+            symptom=raises("UnboundLocalError"),
+        ),
+        Mistake(
+            "returns all chunks",
+            returns_all_chunks,
+            "You return all chunks. Only one of them is finished on this rank, and only that one is asked for: chunk r "
+            "on rank r.",
+            symptom=holds_every_chunk,
         ),
         Mistake(
             "drops the rest",
@@ -414,5 +532,6 @@ REDUCE_SCATTER = Exercise(
             "Numbers and bytes are right, but within a step each rank waits for the one before it, and the others look "
             "on. Send and receive at the same time, as in 04.1.",
         ),
+        *of_calls(ring_reduce_scatter),
     ),
 )

@@ -96,6 +96,42 @@ def ring_of_p_steps(algorithm, nbytes, ranks, latency, bandwidth):
     return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
 
 
+def ring_divides_the_latency(algorithm, nbytes, ranks, latency, bandwidth):
+    if algorithm == "ring_all_reduce":
+        return 2 * (ranks - 1) * (latency + nbytes / bandwidth) / ranks
+    return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
+
+
+def ring_of_one_chunk(algorithm, nbytes, ranks, latency, bandwidth):
+    if algorithm == "ring_all_reduce":
+        return 2 * (ranks - 1) * latency + nbytes / ranks / bandwidth
+    return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
+
+
+def ring_pays_latency_once(algorithm, nbytes, ranks, latency, bandwidth):
+    if algorithm == "ring_all_reduce":
+        return latency + 2 * (ranks - 1) * nbytes / ranks / bandwidth
+    return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
+
+
+def always_folds(algorithm, nbytes, ranks, latency, bandwidth):
+    if algorithm == "recursive_doubling_all_reduce":
+        return (math.floor(math.log2(ranks)) + 2) * (latency + nbytes / bandwidth)
+    return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
+
+
+def tree_rounded_to_the_nearest(algorithm, nbytes, ranks, latency, bandwidth):
+    if algorithm == "tree_broadcast":
+        return round(math.log2(ranks)) * (latency + nbytes / bandwidth)
+    return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
+
+
+def natural_logarithm_in_the_tree(algorithm, nbytes, ranks, latency, bandwidth):
+    if algorithm == "tree_broadcast":
+        return math.ceil(math.log(ranks)) * (latency + nbytes / bandwidth)
+    return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
+
+
 def logarithm_not_rounded(algorithm, nbytes, ranks, latency, bandwidth):
     if algorithm == "ring_all_reduce":
         return predict_seconds(algorithm, nbytes, ranks, latency, bandwidth)
@@ -148,18 +184,24 @@ def right_seconds(case: Case, seen: Observation, expected: Observation) -> Findi
     return Finding(f"It should be {want}, and comes out as {got}.", want, got, ("factor", factor))
 
 
-def gives(formula: Callable[..., float]) -> Symptom:
-    """The seconds of `formula`, for solutions with more than one mistake."""
+def gives(formula: Callable[..., float], ranks: int | None = None) -> Symptom:
+    """The seconds of `formula`, for solutions with more than one mistake.
+
+    ranks: the first number of ranks at which it is wrong, where others give the same further on.
+    """
 
     def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        number = seen.error is None and isinstance(seen.value, (int, float))
+        number = seen.error is None and isinstance(seen.value, (int, float)) and ranks in (None, case.args[2])
         return number and differs(seen.value, formula(*case.args), rtol=1e-6, atol=0.0) is None
 
     return symptom
 
 
 def prediction_cases(rng: np.random.Generator) -> Iterator[Case]:
-    for ranks, numbers in ((1, 10), (2, 1000), (3, 99), (4, 0), (5, 1_000_000), (6, 300), (8, 4000), (64, 16_000_000)):
+    # 6 ranks before 5 tell the natural logarithm from one that is rounded to the nearest; a single rank, where
+    # nothing is sent, comes last, since what is wrong there says little of the formula.
+    many = ((2, 1000), (3, 99), (4, 0), (6, 300), (5, 1_000_000), (8, 4000), (64, 16_000_000))
+    for ranks, numbers in (*many, (1, 10)):
         latency, bandwidth = round(float(rng.uniform(5e-6, 5e-5)), 7), round(float(rng.uniform(1e9, 2e10)), -7)
         for algorithm in ALGORITHMS:
             name = f"{algorithm}, {4 * numbers:,} bytes, {ranks} rank{'s' * (ranks > 1)}"
@@ -237,6 +279,26 @@ PREDICT_SECONDS = Exercise(
             symptom=gives(half_a_ring),
         ),
         Mistake(
+            "latency of the ring counted once",
+            ring_pays_latency_once,
+            "You count the ring's latency once. Each of its 2(p - 1) messages costs it again, since the next one cannot "
+            "begin before the one before it has arrived.",
+            symptom=gives(ring_pays_latency_once, ranks=3),
+        ),
+        Mistake(
+            "divides the latency too",
+            ring_divides_the_latency,
+            "Your ring divides everything by the number of ranks. Only the bytes are cut into chunks: every message "
+            "costs the whole latency.",
+            symptom=gives(ring_divides_the_latency, ranks=3),
+        ),
+        Mistake(
+            "bytes of one chunk only",
+            ring_of_one_chunk,
+            "Your ring pays for the bytes of one message only. Each of its 2(p - 1) messages carries a chunk of n / p.",
+            symptom=gives(ring_of_one_chunk),
+        ),
+        Mistake(
             "two whole tensors round the ring",
             ring_without_its_own_chunk,
             "Your ring moves 2 n bytes. That is where it ends up with very many ranks; exactly it is 2(p - 1) chunks of "
@@ -259,7 +321,21 @@ PREDICT_SECONDS = Exercise(
             "rounds the tree down",
             tree_rounded_down,
             "With 3 ranks one level gives the tensor to 2 of them. The third needs another level: round up.",
-            symptom=gives(tree_rounded_down),
+            symptom=gives(tree_rounded_down, ranks=3),
+        ),
+        Mistake(
+            "rounds the tree to the nearest",
+            tree_rounded_to_the_nearest,
+            "With 5 ranks the logarithm is 2.32, and two levels give the tensor to 4 of them. The fifth needs another "
+            "level: round up always, not to the nearest.",
+            symptom=gives(tree_rounded_to_the_nearest, ranks=5),
+        ),
+        Mistake(
+            "the natural logarithm in the tree",
+            natural_logarithm_in_the_tree,
+            "`math.log` is the natural logarithm. The number of ranks that have the tensor doubles at each level: take "
+            "the one to base 2, `math.log2`.",
+            symptom=gives(natural_logarithm_in_the_tree, ranks=6),
         ),
         Mistake(
             "the wrong logarithm",
@@ -274,6 +350,13 @@ PREDICT_SECONDS = Exercise(
             "Right for 2, 4, 8 ranks. Otherwise recursive doubling folds the surplus ranks into others before it "
             "begins, and gives them the result after: two messages more.",
             symptom=gives(assumes_a_power_of_two),
+        ),
+        Mistake(
+            "always folds",
+            always_folds,
+            "You add two messages in any case. Where the number of ranks is a power of two, every rank has a partner at "
+            "each step, and nothing is folded.",
+            symptom=gives(always_folds),
         ),
         Mistake(
             "rounds the doubling up",

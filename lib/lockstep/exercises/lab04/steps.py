@@ -6,7 +6,9 @@ ranks is joined by the same link, so that steps can be read from the simulated s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from lockstep.comm.collectives import chunk_sizes
 from lockstep.exercises.compare import alike, differs
 from lockstep.exercises.exercise import Case, Symptom, on_ranks
 from lockstep.exercises.judge import Finding, Judge
-from lockstep.exercises.observe import Observation
+from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
 from lockstep.hardware import Link
 
@@ -42,6 +44,7 @@ def same_in_place(place: int, called: str) -> Judge:
     """Argument `place` (after comm), which the student knows as `called`, ends as in the reference on every rank."""
 
     def judge(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+        returned = all(alike(got, want[place]) for got, want in zip(seen.value, expected.arguments, strict=True))
         for rank, (got, want) in enumerate(zip(seen.arguments, expected.arguments, strict=True)):
             difference = differs(got[place], want[place])
             if difference is None:
@@ -49,7 +52,9 @@ def same_in_place(place: int, called: str) -> Judge:
             sentence = f"Rank {rank}, `{called}`: {difference}."
             if differs(got[place], case.each[rank][place]) is None:
                 sentence = f"Rank {rank}: `{called}` still holds what it held before the call."
-            evidence = [own[place] for own in seen.arguments]
+            if returned:
+                sentence = sentence[:-1] + ", while what you return is right."
+            evidence = "returned" if returned else [own[place] for own in seen.arguments]
             return Finding(sentence, short(want[place]), short(got[place]), (evidence,))
         return None
 
@@ -131,6 +136,43 @@ def says(*words: str) -> Symptom:
 
     def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
         return seen.error is not None and all(word in seen.error.message for word in words)
+
+    return symptom
+
+
+def raises(type: str, *words: str) -> Symptom:
+    """An error of this type whose message holds all of the words."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        return says(*words)(case, seen, expected) and seen.error.type == type
+
+    return symptom
+
+
+MISMATCH = re.compile(r"receives into (\w+)(\[.*?\]), rank \d+ sends (\w+)(\[.*?\]):")
+
+
+def another_dtype(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A receive met a message of as many numbers, but of another dtype."""
+    found = MISMATCH.search(seen.error.message) if seen.error else None
+    return found is not None and found[2] == found[4]
+
+
+def another_length(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A receive met a message of another length, on a case whose chunks do not all have the same length."""
+    found = MISMATCH.search(seen.error.message) if seen.error else None
+    handed_in = {own[0].numel() for own in case.each}
+    unequal = len(handed_in) > 1 or min(handed_in) % case.ranks > 0
+    return found is not None and found[2] != found[4] and unequal
+
+
+def behaves_like(what: str, *forms: Callable[..., Any]) -> Symptom:
+    """`what` ("value" or "arguments") is on this case what one of `forms` makes of it, and no error."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        if seen.error is not None or case.ranks == 1:
+            return False
+        return any(alike(getattr(seen, what), getattr(Simulate()(form, case), what)) for form in forms)
 
     return symptom
 
