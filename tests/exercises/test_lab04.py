@@ -8,7 +8,7 @@ import torch
 from newcomer_04 import FOUND
 from proof import verdict_on
 
-from lockstep.exercises import find
+from lockstep.exercises import diagnose, find
 from lockstep.exercises.lab04 import EXERCISES, QUESTIONS
 from lockstep.exercises.trial import observe_here
 from lockstep.world import simulate
@@ -190,3 +190,22 @@ def test_an_empty_tensor_made_from_an_array_can_be_sent():
         return comm.all_reduce(tensor).numel()
 
     assert simulate(program, 2, torch.tensor(np.arange(0), dtype=torch.float32)).values == [0, 0]
+
+
+def test_a_crash_in_place_shows_what_the_tensor_should_hold():
+    # It showed "Expected [None, None, None]".
+    def ring_all_reduce(comm, tensor):
+        comm.recv(tensor, (comm.rank - 1) % comm.size) if comm.size > 1 else None
+
+    assert verdict_on(find("04.4"), ring_all_reduce).expected.startswith("on every rank, in place: float32[4]")
+    assert verdict_on(find("04.1"), lambda comm, a, b: 1 / 0).expected.startswith("[{'incoming': ")
+    assert "stay as they are" in verdict_on(find("04.4"), lambda comm, tensor: 1 / 0).expected
+
+
+def test_a_riddle_in_place_shows_the_tensors():
+    # It showed that every rank returns None, and offered both "not in place" and "nothing is wrong".
+    shown = [run for run in (diagnose("04", seed=seed) for seed in range(14)) if run.exercise.id in ("04.4", "04.5")]
+    ended = [run for run in shown if run.seen.error is None]
+    assert ended
+    for run in ended:
+        assert "leaves in place float" in repr(run) and "returns None" not in repr(run), repr(run)

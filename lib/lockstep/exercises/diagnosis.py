@@ -14,7 +14,7 @@ from lockstep.exercises import registry
 from lockstep.exercises.card import Card, Row
 from lockstep.exercises.compare import alike
 from lockstep.exercises.exercise import Case, Exercise
-from lockstep.exercises.judge import judged
+from lockstep.exercises.judge import changed_in_place, judged, left_in
 from lockstep.exercises.observe import Observation
 from lockstep.exercises.plain import short
 from lockstep.exercises.trial import observe_here
@@ -28,7 +28,10 @@ _last: dict[str, tuple[str, str]] = {}  # lab to exercise and fault of the last 
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """A run of an unknown function; `options` maps letters to what may be wrong. `answer("b")` says whether it is."""
+    """A run of an unknown function; `options` maps letters to what may be wrong. `answer("b")` says whether it is.
+
+    places: of the arguments that are to be changed in place, and are shown.
+    """
 
     exercise: Exercise
     case: Case
@@ -36,6 +39,7 @@ class Diagnosis:
     options: dict[str, str]
     right: str
     sentence: str
+    places: tuple[int, ...] = ()
 
     def answer(self, choice: str) -> Card:
         """Was it that? With the sentence of what it was."""
@@ -54,7 +58,7 @@ class Diagnosis:
 
     @property
     def card(self) -> Card:
-        rows = [Row("Asked", self.exercise.asks), Row("Run", self.case.name), *_evidence(self.seen)]
+        rows = [Row("Asked", self.exercise.asks), Row("Run", self.case.name), *_evidence(self.seen, self.places)]
         rows += [Row(f"{letter})", text) for letter, text in self.options.items()]
         rows.append(Row("To answer", '`d = diagnose(...)` keeps this run; `d.answer("a")` names what is wrong.'))
         return Card(f"What is wrong here? ({self.exercise.id} {self.exercise.title})", "", "note", tuple(rows))
@@ -94,7 +98,7 @@ def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     names = [offered[i] for i in rng.permutation(len(offered))] + [nothing.name]
     letters = dict(zip("abcdefgh", names, strict=False))
     right = next(letter for letter, name in letters.items() if name == shown.name)
-    return Diagnosis(exercise, case, shown.seen, letters, right, shown.sentence)
+    return Diagnosis(exercise, case, shown.seen, letters, right, shown.sentence, changed_in_place(case, nothing.seen))
 
 
 @dataclass(frozen=True)
@@ -109,25 +113,27 @@ class _Suspect:
 def _told_apart(exercise: Exercise, case: Case, rng: np.random.Generator) -> list[_Suspect]:
     """The right solution, then the mistakes in random order; of those that look alike on this case only the first."""
     (expected,) = observe_here(exercise, exercise.reference, [case])
+    places = changed_in_place(case, expected)
     found = [_Suspect("nothing is wrong", "Every rank returns what was asked, and sends what is needed.", expected)]
     for i in rng.permutation(len(exercise.mistakes)):
         mistake = exercise.mistakes[i]
         (seen,) = observe_here(exercise, mistake.function, [case])
         wrong = judged(exercise.judge, case, seen, expected) is not None
-        if wrong and not any(_look_alike(seen, other.seen) for other in found):
+        if wrong and not any(_look_alike(seen, other.seen, places) for other in found):
             found.append(_Suspect(mistake.name, mistake.sentence, seen))
     return found
 
 
-def _look_alike(one: Observation, other: Observation) -> bool:
-    """True when neither what is returned, nor what is called and sent, nor the error differs."""
+def _look_alike(one: Observation, other: Observation, places: tuple[int, ...] = ()) -> bool:
+    """True when neither what is returned or left in place, nor what is called and sent, nor the error differs."""
     if one.error is not None and other.error is not None:
         return (one.error.type, one.error.message, one.error.waits) == (
             other.error.type, other.error.message, other.error.waits,
         )  # fmt: skip
     if one.error is not None or other.error is not None:
         return False
-    return (one.collectives, one.traffic) == (other.collectives, other.traffic) and alike(one.value, other.value)
+    shown = [[who.value, [left_in(places, own) for own in who.arguments if places]] for who in (one, other)]
+    return (one.collectives, one.traffic) == (other.collectives, other.traffic) and alike(*shown)
 
 
 def _readable(exercise: Exercise) -> list[Case]:
@@ -136,10 +142,15 @@ def _readable(exercise: Exercise) -> list[Case]:
     return [case for case in few if case.ranks > 1] or few
 
 
-def _evidence(seen: Observation) -> list[Row]:
+def _evidence(seen: Observation, places: tuple[int, ...] = ()) -> list[Row]:
     if seen.error is not None:
         return [Row("It ends with", seen.error.sentence)]
-    rows = [Row(f"Rank {rank}", f"returns {short(value)}", True) for rank, value in enumerate(seen.value)]
+    rows = []
+    for rank, (value, own) in enumerate(zip(seen.value, seen.arguments, strict=True)):
+        said = [f"leaves in place {short(left_in(places, own))}"] if places else []
+        if value is not None or not places:
+            said.append(f"returns {short(value)}")
+        rows.append(Row(f"Rank {rank}", "; ".join(said), True))
     sent = ", ".join(
         f"rank {r}: {one.messages_sent} messages, {one.bytes_sent:,} bytes" for r, one in enumerate(seen.traffic)
     )

@@ -18,7 +18,7 @@ from typing import Any
 
 from lockstep.exercises.compare import alike, differs
 from lockstep.exercises.observe import Observation
-from lockstep.exercises.plain import short
+from lockstep.exercises.plain import plain, short
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def judged(judge: Judge, case: Any, seen: Observation, expected: Observation) ->
         if expected.error is not None and expected.error.type == seen.error.type:
             return None
         return Finding(
-            seen.error.sentence, _outcome(expected), seen.error.headline, (seen.error.type, seen.error.fault)
+            seen.error.sentence, _outcome(case, expected), seen.error.headline, (seen.error.type, seen.error.fault)
         )
     if expected.error is not None:
         return Finding(
@@ -64,8 +64,42 @@ def judged(judge: Judge, case: Any, seen: Observation, expected: Observation) ->
     return judge(case, seen, expected)
 
 
-def _outcome(expected: Observation) -> str:
-    return expected.error.headline if expected.error else short(expected.value)
+def _outcome(case: Any, expected: Observation) -> str:
+    """What should have come of it: a value, or what the arguments hold when nothing is returned."""
+    if expected.error:
+        return expected.error.headline
+    if any(one is not None for one in by_rank(case, expected.value)):
+        return short(expected.value)
+    places = changed_in_place(case, expected)
+    if not places:
+        return "nothing is returned, and the arguments stay as they are"
+    left = [left_in(places, own) for own in by_rank(case, expected.arguments)]
+    if all(alike(one, left[0]) for one in left):
+        return ("on every rank, " if len(left) > 1 else "") + f"in place: {short(left[0])}"
+    return f"in place, by rank: {short(left)}"
+
+
+def by_rank(case: Any, seen: Any) -> list[Any]:
+    """`value` or `arguments` of an observation as one entry for each rank; a plain function is one rank."""
+    return [seen] if case.ranks is None else list(seen)
+
+
+def changed_in_place(case: Any, expected: Observation) -> tuple[int, ...]:
+    """The places of the arguments that the reference changes, where it returns nothing; () otherwise."""
+    if expected.error is not None or any(one is not None for one in by_rank(case, expected.value)):
+        return ()
+    places = set()
+    for rank, after in enumerate(by_rank(case, expected.arguments)):
+        own = () if case.each is None else case.each[rank]
+        before = plain([*own, *case.args, *case.kwargs.values()])
+        places |= {i for i, (had, has) in enumerate(zip(before, after, strict=False)) if not alike(had, has)}
+    return tuple(sorted(places))
+
+
+def left_in(places: tuple[int, ...], arguments: Any) -> Any:
+    """The arguments at `places`; a single one by itself."""
+    left = [arguments[place] for place in places]
+    return left[0] if len(left) == 1 else left
 
 
 def all_of(*judges: Judge) -> Judge:
