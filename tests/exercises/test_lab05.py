@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from newcomer_05 import FOUND, ByIndex
 from proof import verdict_on
 
 from lockstep.exercises import find
@@ -20,6 +21,20 @@ def outcome(exercise_id: str, fn) -> tuple[str, str]:
     """Status, and the known mistake it was taken for."""
     verdict = verdict_on(find(exercise_id), fn)
     return verdict.status, verdict.mistake
+
+
+@pytest.mark.parametrize("exercise_id, fn, words", FOUND, ids=[f"{id}-{fn.__name__}" for id, fn, _ in FOUND])
+def test_what_a_newcomer_wrote_gets_its_cause(exercise_id, fn, words):
+    # Some passed; the others got a wrong cause or none: one error was taken for another, or a case told two faults alike.
+    verdict = verdict_on(find(exercise_id), fn)
+    assert not verdict.passed
+    for word in words:
+        told = " ".join((verdict.expected, verdict.seen, verdict.cause))
+        assert (word.removeprefix("-") in told) is not word.startswith("-"), verdict.text
+
+
+def test_the_class_that_they_changed_is_right():
+    assert outcome("05.4", ByIndex) == ("passed", "")
 
 
 # --- 05.1

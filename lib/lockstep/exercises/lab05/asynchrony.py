@@ -106,6 +106,14 @@ def forgets_the_rate(server, gradient, version):
     return staleness
 
 
+def changes_the_gradient(server, gradient, version):
+    staleness = server.version - version
+    gradient *= server.lr
+    server.parameters -= gradient
+    server.version += 1
+    return staleness
+
+
 def returns_the_new_version(server, gradient, version):
     server.parameters -= server.lr * gradient
     server.version += 1
@@ -116,9 +124,10 @@ def served(fn: Callable[..., Any], gradients: Tensor, order: tuple[int, ...], lr
     """Workers take the parameters, then hand in gradients in `order`, each one taking the new parameters after it."""
     server = ServerState(torch.zeros_like(gradients[0]), 0, lr)
     taken = dict.fromkeys(order, 0)
-    result = {"staleness": [], "version": [], "parameters": []}
+    result = {"staleness": [], "version": [], "parameters": [], "gradient": []}
     for worker, gradient in zip(order, gradients, strict=True):
-        staleness = fn(server, gradient.clone(), taken[worker])
+        staleness = fn(server, gradient, taken[worker])
+        result["gradient"].append(gradient.clone())
         taken[worker] = server.version
         result["staleness"].append(staleness)
         result["version"].append(server.version)
@@ -155,7 +164,7 @@ ASYNC = Exercise(
     asks=(
         "A worker computed `gradient` with the parameters of `version`. Apply it to `server.parameters` as plain SGD "
         "does, with `server.lr`, however late it comes; add one to `server.version`; return its staleness: how many "
-        "updates the server has made since that version, this one not counted."
+        "updates the server has made since that version, this one not counted. Leave `gradient` as it is."
     ),
     reference=async_step,
     also_right=(async_step_with_new_tensor, async_step_with_add),
@@ -218,6 +227,12 @@ ASYNC = Exercise(
                 "forgets the learning rate",
                 forgets_the_rate,
                 "The whole gradient is subtracted. A step of SGD is the gradient times the learning rate.",
+            ),
+            Mistake(
+                "changes the worker's gradient",
+                changes_the_gradient,
+                "The parameters are right, but the gradient has changed under the worker's hands: `*=` writes into the "
+                "worker's own tensor. Multiply into a new one.",
             ),
             Mistake(
                 "returns the version",

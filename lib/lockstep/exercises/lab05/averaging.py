@@ -152,24 +152,39 @@ def leaves_out_empty_ranks(model, comm, samples):
     average_gradients(model, comm, samples)
 
 
+def gives_frozen_ones_a_gradient(model, comm, samples):
+    total = comm.all_reduce(torch.tensor(float(samples)))
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        parameter.grad *= samples / total
+        comm.all_reduce(parameter.grad)
+
+
 def after_backward(fn: Callable[..., Any], comm: Communicator, x: Tensor, y: Tensor, kind: str, seed: int) -> Any:
-    """The gradients of the trained parameters after one backward pass and `fn`; None counts as zeros."""
+    """After one backward pass and `fn`: the trained parameters' gradients (None counts as zeros); frozen ones with one."""
     model = build(kind, seed)
     model.both = comm.rank == 0
     if len(x):
         F.mse_loss(model(x), y).backward()
     fn(model, comm, len(x))
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}
+    frozen = [name for name, p in model.named_parameters() if name not in trained and p.grad is not None]
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}, frozen
 
 
 def right_gradients(case: Case, seen: Observation, expected: Observation) -> Finding | None:
-    """The gradients are those of the mean over all samples, on every rank."""
-    for rank, (got, want) in enumerate(zip(seen.value, expected.value, strict=True)):
+    """The gradients are those of the mean over all samples, on every rank; frozen parameters have none."""
+    for rank, ((got, frozen), (want, _)) in enumerate(zip(seen.value, expected.value, strict=True)):
         difference = differs(got, want, 1e-4, 1e-6)
         if difference is not None:
             sentence = named_first(f"Rank {rank}: {difference}.", "the gradient of {}")
             return Finding(sentence, *first_that_differs(got, want), (seen.value,))
+        if frozen:
+            return Finding(
+                f"Rank {rank}: the frozen parameter `{frozen[0]}` has a gradient now.", "its `.grad` stays None",
+                "a tensor", ("frozen", frozen),
+            )  # fmt: skip
     return None
 
 
@@ -187,8 +202,17 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def is_deadlock(case: Case, seen: Observation, expected: Observation) -> bool:
-    """Ranks wait for each other, or make different calls."""
-    return seen.error is not None and seen.error.type in ("Deadlock", "CommunicationError")
+    """Ranks wait for each other, or make different calls, where all have samples."""
+    stuck = seen.error is not None and seen.error.type in ("Deadlock", "CommunicationError")
+    return stuck and case.ranks > 1 and "only tensors travel" not in seen.error.message and not has_empty_rank(case)
+
+
+def leaves_early(case: Case, seen: Observation, expected: Observation) -> bool:
+    return seen.error is not None and seen.error.type == "Deadlock" and has_empty_rank(case)
+
+
+def has_empty_rank(case: Case) -> bool:
+    return any(len(x) == 0 for x, _ in case.each)
 
 
 def misses_a_gradient(case: Case, seen: Observation, expected: Observation) -> bool:
@@ -205,7 +229,7 @@ AVERAGE = Exercise(
     asks=(
         "Each rank's loss was the mean over its own `samples`, and backward has run. Change every trained parameter's "
         "`.grad`, on every rank, into the gradient of the mean over all samples of all ranks. A gradient that is None "
-        "counts as zeros; a rank may have no samples."
+        "counts as zeros. A frozen parameter's `.grad` stays None. A rank may have no samples; in all there is at least one."
     ),
     reference=average_gradients,
     also_right=(average_in_one_message, average_with_handles, average_through_rank_0),
@@ -273,6 +297,7 @@ AVERAGE = Exercise(
                 leaves_out_empty_ranks,
                 "A rank without samples leaves early, and the others wait for it for ever. It has nothing to add, but it "
                 "has to make the same calls, and it needs the average too.",
+                symptom=leaves_early,
             ),
             Mistake(
                 "skips missing gradients",
@@ -288,6 +313,12 @@ AVERAGE = Exercise(
                 "`.grad` is None for a frozen parameter, for a layer that this rank did not use, and on a rank without "
                 "samples. Leave out the frozen ones; for the others a missing gradient means zeros.",
                 symptom=misses_a_gradient,
+            ),
+            Mistake(
+                "gives frozen parameters a gradient",
+                gives_frozen_ones_a_gradient,
+                "A frozen parameter gets a gradient of zeros from you, and an optimizer with weight decay then moves it: "
+                "only None makes an optimizer leave a parameter alone. Pass over those whose `requires_grad` is False.",
             ),
             Mistake(
                 "averages on rank 0 only",

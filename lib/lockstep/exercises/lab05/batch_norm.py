@@ -17,7 +17,7 @@ from torch import Tensor
 from lockstep.comm import Communicator
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
 from lockstep.exercises.judge import Finding, all_of, same_value
-from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab05.likeness import by_first_failure, raises
 from lockstep.exercises.lab05.toys import in_words, named_first
 from lockstep.exercises.observe import Observation, Simulate
 
@@ -137,6 +137,17 @@ def forgets_the_backward(comm, x, weight, bias, eps):
     return x_hat * weight.view(1, -1, 1, 1) + bias.view(1, -1, 1, 1)
 
 
+def leaves_without_images(comm, x, weight, bias, eps):
+    return x * weight.view(1, -1, 1, 1) if len(x) == 0 else sync_batch_norm(comm, x, weight, bias, eps)
+
+
+def forgets_the_view(comm, x, weight, bias, eps):
+    own = torch.stack([x.sum((0, 2, 3)), (x**2).sum((0, 2, 3)), torch.full_like(weight, x[:, 0].numel())])
+    sums, squares, count = _SumOverRanks.apply(comm, own)
+    mean = sums / count
+    return (x - mean) / (squares / count - mean**2 + eps).sqrt() * weight + bias
+
+
 def sends_twice(comm, x, weight, bias, eps):
     count = comm.all_reduce(torch.full_like(weight, x[:, 0].numel()).detach())
     own = torch.stack([x.sum((0, 2, 3)), (x**2).sum((0, 2, 3))])
@@ -218,15 +229,15 @@ def one_each_way(case: Case, seen: Observation, expected: Observation) -> Findin
         if len(called) != 2:
             listed = ", ".join(called) or "none"
             return Finding(
-                f"The numbers are right, but rank {rank} calls {len(called)} collectives in forward and backward "
-                f"together; one in each is enough.",
+                f"The numbers are right, but rank {rank} calls {len(called)} collective{'s' * (len(called) != 1)} in forward "
+                f"and backward together; one in each is what it takes.",
                 "2", f"{len(called)}: {listed}", ("count", [len(one) for one in seen.collectives]),
             )  # fmt: skip
     return None
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    for sizes, channels in (((3,), 1), ((2, 2), 2), ((1, 3), 2), ((2, 0, 1), 3)):
+    for sizes, channels in (((1, 2), 1), ((3, 1), 3), ((2, 0, 1), 2)):
         weight, bias = torch.tensor(rng.normal(size=(2, channels)))
         words = f"{in_words(sizes)} images of {channels} channel{'s' * (channels > 1)}"
         yield on_ranks(len(sizes), weight, bias, 0.1, each=_images(rng, sizes, channels), name=words)
@@ -250,7 +261,7 @@ SYNC_BATCH_NORM = Exercise(
     core=False,
     asks=(
         "Return batch norm of `x` (images, channels, height, width) with the mean and the biased variance of each "
-        "channel over the images of all ranks, then times `weight` plus `bias`. Backward gives the gradient of `x` "
+        "channel over the images of all ranks, then times `weight` plus `bias`, both of shape (channels,). Backward gives the gradient of `x` "
         "through the whole batch, and this rank's own part of those of `weight` and `bias`. One collective in forward, "
         "one in backward. A rank may have no images."
     ),
@@ -306,8 +317,9 @@ SYNC_BATCH_NORM = Exercise(
             Mistake(
                 "local sums in backward",
                 uses_local_sums_in_backward,
-                "Backward adds up dy over this rank's images only. An image here changed the mean that the others used "
-                "too, so the sums have to go over all ranks.",
+                "The gradient of `x` comes from this rank's images only. An image here changed the mean that the others used "
+                "too. `comm` is outside autograd, which knows nothing of what you sent: write a backward that adds up "
+                "over all ranks.",
             ),
             Mistake(
                 "reduces the weights' gradients too",
@@ -320,6 +332,20 @@ SYNC_BATCH_NORM = Exercise(
                 sends_twice,
                 "The numbers are right, but forward calls two collectives. Each costs a latency and a wait for the slowest "
                 "rank, in every layer: put the count into the same tensor as the sums.",
+            ),
+            Mistake(
+                "leaves without images",
+                leaves_without_images,
+                "A rank without images leaves early, and the others wait for it for ever. It has nothing to add, but it has "
+                "to make the same calls, in forward and in backward.",
+                symptom=raises("Deadlock"),
+            ),
+            Mistake(
+                "lines up channels with pixels",
+                forgets_the_view,
+                "A 1-D tensor lines up with the *last* dimension of `x`, its width. A number for each channel needs the "
+                "shape (1, channels, 1, 1), as `.view(1, -1, 1, 1)` gives it.",
+                symptom=raises("RuntimeError", "must match the size"),
             ),
             Mistake(
                 "divides by one less",

@@ -90,6 +90,40 @@ def counts_from_the_end(parameters, bucket_bytes):
     return buckets
 
 
+def counts_in_a_copy(parameters, bucket_bytes):
+    return make_buckets([p for p in parameters if p.requires_grad], bucket_bytes)
+
+
+def closes_at_a_frozen_dtype(parameters, bucket_bytes):
+    buckets, filled, dtype = [], bucket_bytes, None
+    for index in reversed(range(len(parameters))):
+        parameter = parameters[index]
+        if parameter.dtype != dtype:
+            filled, dtype = bucket_bytes, parameter.dtype
+        if parameter.requires_grad:
+            if filled >= bucket_bytes:
+                buckets.append([])
+                filled = 0
+            buckets[-1].append(index)
+            filled += parameter.nbytes
+    return buckets
+
+
+def clears_what_it_handed_over(parameters, bucket_bytes):
+    buckets, bucket, filled = [], [], 0
+    for index in reversed(range(len(parameters))):
+        parameter = parameters[index]
+        if parameter.requires_grad:
+            if bucket and (filled >= bucket_bytes or parameter.dtype != parameters[bucket[-1]].dtype):
+                buckets.append(bucket)
+                bucket.clear()
+                filled = 0
+            bucket.append(index)
+            filled += parameter.nbytes
+    buckets.append(bucket)
+    return buckets
+
+
 def never_exceeds_the_cap(parameters, bucket_bytes):
     buckets, filled, dtype = [], 0, None
     for index in reversed(range(len(parameters))):
@@ -252,6 +286,12 @@ def _first_fault(got: list[list[Any]], want: list[list[int]], parameters: Sequen
     return f"Bucket {got[at]} still takes in parameters after it has reached {cap} bytes; it ends with {held}."
 
 
+def was_emptied(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Empty buckets, where those that were filled before should be."""
+    got = seen.value if seen.error is None else None
+    return isinstance(got, list) and len(got) > 1 and sum(bucket == [] for bucket in got) >= len(got) - 1
+
+
 HALF, WIDE = torch.float16, torch.float64
 
 
@@ -260,11 +300,12 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     kinds = [(torch.float32, HALF, WIDE)[int(k)] for k in rng.integers(0, 3, 12)]
     frozen = set(rng.choice(12, 3, replace=False).tolist())
     # elements of each parameter, cap in bytes, dtypes that are not float32, frozen ones, words
-    yield _case((3, 2), 8, words="")
+    yield _case((1, 2, 3), 12, words="")
     yield _case((4, 2, 3, 1, 2), 16, words="")
     yield _case((2, 9, 1, 2), 13, words="")
     yield _case((3, 2, 4, 1), 12, frozen={1}, words=", parameter 1 frozen")
     yield _case((4, 4, 4, 4, 2), 16, {0: HALF, 1: HALF, 4: WIDE}, words=", of three dtypes")
+    yield _case((2, 3, 2), 4096, {1: HALF}, {1}, words=", parameter 1 frozen and of another dtype")
     yield _case((2, 3), 4096, words=", less than one bucket")
     other = {i: dtype for i, dtype in enumerate(kinds) if dtype != torch.float32}
     yield _case(tuple(drawn), 40, other, frozen, words=", of three dtypes, three frozen")
@@ -289,7 +330,7 @@ BUCKETS = Exercise(
     asks=(
         "Return a list of buckets, each a list of indices into `parameters`. Go from the last parameter to the first "
         "and leave out the frozen ones. The open bucket closes as soon as it holds `bucket_bytes` or more, and also "
-        "when the next parameter has another dtype."
+        "when the next trained parameter has another dtype."
     ),
     reference=make_buckets,
     also_right=(make_buckets_by_closing, make_buckets_recursively),
@@ -321,8 +362,21 @@ BUCKETS = Exercise(
             Mistake(
                 "counts indices from the end",
                 counts_from_the_end,
-                "The order is right, but the indices count from the end: index 0 has to be `parameters[0]`. `enumerate` "
-                "numbers what it is given, here a reversed list.",
+                "The order is right, but your indices count in a reversed copy: index 0 has to be `parameters[0]`. "
+                "`enumerate` numbers what it is given.",
+            ),
+            Mistake(
+                "counts in a copy without the frozen ones",
+                counts_in_a_copy,
+                "Your indices count in a copy that lacks the frozen parameters. They have to count in `parameters`, "
+                "frozen ones included: 2 is `parameters[2]`.",
+            ),
+            Mistake(
+                "clears the list that it handed over",
+                clears_what_it_handed_over,
+                "`clear()` empties the list that is already in your result: both names mean one list. Begin a new bucket "
+                "with a new list.",
+                symptom=was_emptied,
             ),
             Mistake(
                 "never exceeds the cap",
@@ -344,6 +398,12 @@ BUCKETS = Exercise(
                 "counts four bytes for each element",
                 counts_four_bytes_an_element,
                 "Not every element has 4 bytes: a float16 has 2, a float64 has 8. `parameter.nbytes` knows.",
+            ),
+            Mistake(
+                "closes at a frozen dtype",
+                closes_at_a_frozen_dtype,
+                "A frozen parameter of another dtype closes your bucket. It is in no bucket, so its dtype does not matter: "
+                "pass it over before you look at the dtype.",
             ),
             Mistake(
                 "mixes dtypes",

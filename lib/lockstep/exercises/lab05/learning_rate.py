@@ -86,6 +86,15 @@ def needs_a_warm_up(step, steps_per_epoch, base_lr, base_batch, batch, warmup_ep
     return base_lr + (full_lr - base_lr) * done
 
 
+def starts_low_without_a_warm_up(step, steps_per_epoch, base_lr, base_batch, batch, warmup_epochs):
+    done = min(1, step / max(warmup_epochs * steps_per_epoch, 1))
+    return base_lr + (base_lr * batch / base_batch - base_lr) * done
+
+
+def scales_by_whole_numbers(step, steps_per_epoch, base_lr, base_batch, batch, warmup_epochs):
+    return scaled_lr(step, steps_per_epoch, base_lr, 1, batch // base_batch, warmup_epochs)
+
+
 def rises_too_far(step, steps_per_epoch, base_lr, base_batch, batch, warmup_epochs):
     times, warmup_steps = batch / base_batch, warmup_epochs * steps_per_epoch
     return base_lr * (1 + times * step / warmup_steps) if step < warmup_steps else base_lr * times
@@ -106,6 +115,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (3, 10, 0.1, 32, 32, 2),
         (0, 10, 0.1, 32, 128, 0),
         (5, 10, 0.1, 32, 128, 0),
+        (25, 10, 0.1, 32, 48, 2),
         (int(rng.integers(1, 5 * steps)), steps, 0.02, 48, 48 * int(rng.integers(2, 20)), 5),
     )
     for step, per_epoch, base_lr, base_batch, batch, epochs in drawn:
@@ -158,6 +168,16 @@ SCALED = Exercise(
                 takes_epochs_for_steps,
                 "Your warm-up is over after `warmup_epochs` steps. It lasts that many epochs, each of `steps_per_epoch` "
                 "steps.",
+            ),
+            Mistake(
+                "starts low without a warm-up",
+                starts_low_without_a_warm_up,
+                "Without a warm-up step 0 already has the full rate: there is nothing to rise over.",
+            ),
+            Mistake(
+                "scales by whole numbers",
+                scales_by_whole_numbers,
+                "A batch of 48 is 1.5 times one of 32, and `//` throws the half away. Divide with `/`.",
             ),
             Mistake(
                 "does not scale",

@@ -1,18 +1,20 @@
 """Recognise a mistake by the smallest case that fails, where no known one goes wrong alike on every case.
 
 Floor 4, room `exercises`. Students combine mistakes: who averages the ranks alike and also forgets missing gradients
-fails later cases in a way of their own, and still has to hear of the first.
+fails later cases in a way of their own, and still has to hear of the first. Errors are alike when their messages are:
+one type has many causes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.exercise import Case, Mistake, Symptom
 from lockstep.exercises.judge import Judge, judged
-from lockstep.exercises.observe import Observation
+from lockstep.exercises.observe import Failure, Observation
 
 
 def by_first_failure(
@@ -22,12 +24,27 @@ def by_first_failure(
 
     def fails_alike(mistake: Mistake) -> Mistake:
         def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+            other = observe(mistake.function, case)
             if seen.error is not None:
-                return False
+                return other.error is not None and _told(seen.error) == _told(other.error)
             mine = judged(judge, case, seen, expected)
-            theirs = judged(judge, case, observe(mistake.function, case), expected)
+            theirs = judged(judge, case, other, expected)
             return mine is not None and theirs is not None and mine.like(theirs)
 
         return mistake if mistake.symptom else replace(mistake, symptom=symptom)
 
     return tuple(map(fails_alike, mistakes))
+
+
+def _told(error: Failure) -> tuple[object, ...]:
+    """What two errors with the same cause share: type, message and ranks, without names and numbers."""
+    return error.type, error.fault, re.sub(r"'[^']*'|\d+", "", error.message)
+
+
+def raises(type: str, *words: str) -> Symptom:
+    """A symptom: an error of this type whose message holds all of `words`."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        return seen.error is not None and seen.error.type == type and all(w in seen.error.message for w in words)
+
+    return symptom

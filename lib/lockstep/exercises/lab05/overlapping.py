@@ -20,12 +20,13 @@ from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
 from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab05.bucketing import make_buckets
-from lockstep.exercises.lab05.likeness import by_first_failure
-from lockstep.exercises.lab05.toys import build, first_that_differs, named_first, shards
+from lockstep.exercises.lab05.likeness import by_first_failure, raises
+from lockstep.exercises.lab05.toys import build, first_that_differs, in_words, named_first, shards
 from lockstep.exercises.observe import Observation, Simulate
 
 LAYER = 1e-3  # seconds of a layer's backward, far more than a toy's message takes
 INSTANT = 1e-7  # seconds
+SYNC = (True, True, False, True)  # `sync` in each backward pass of a case
 
 
 class OverlappedDDP:
@@ -259,6 +260,61 @@ class CountsTiedOnesTwice(NoInitialBroadcast):
         self.listen(parameters, make_buckets(parameters, bucket_bytes))
 
 
+class CountsOnWhileAccumulating(Right):
+    """Begins anew only in `finish`, and counts in between."""
+
+    def count(self, parameter, bucket, ready):
+        ready.append(parameter)
+        if self.sync and len(ready) == len(bucket):
+            flat = torch.cat([p.grad.flatten() for p in bucket])
+            self.started.append((bucket, flat, self.comm.all_reduce(flat, op="mean", async_op=True)))
+            self.full = [*getattr(self, "full", []), ready]
+
+    def finish(self):
+        super().finish()
+        while self.full:
+            self.full.pop().clear()
+
+
+class DropsWhatItAccumulated(Right):
+    def count(self, parameter, bucket, ready):
+        if not self.sync:
+            parameter.grad = None
+        super().count(parameter, bucket, ready)
+
+
+class HasNoSyncAtFirst(NoInitialBroadcast):
+    def __init__(self, model, comm, bucket_bytes):
+        self.comm, self.started = comm, []
+        for tensor in [*model.parameters(), *model.buffers()]:
+            comm.broadcast(tensor)
+        parameters = list(model.parameters())
+        self.listen(parameters, make_buckets(parameters, bucket_bytes))
+
+
+class AveragesTheStart(NoInitialBroadcast):
+    def __init__(self, model, comm, bucket_bytes):
+        for tensor in model.state_dict().values():
+            comm.all_reduce(tensor, op="mean")
+        super().__init__(model, comm, bucket_bytes)
+
+
+class ReversesBeforeBuckets(NoInitialBroadcast):
+    def __init__(self, model, comm, bucket_bytes):
+        for tensor in model.state_dict().values():
+            comm.broadcast(tensor)
+        self.comm, self.sync, self.started = comm, True, []
+        parameters = list(model.parameters())[::-1]
+        self.listen(parameters, make_buckets(parameters, bucket_bytes))
+
+
+class NeverForgetsAHandle(Right):
+    def finish(self):
+        every = list(self.started)
+        super().finish()
+        self.started = every
+
+
 class StopsAfterOneStep(Right):
     def count(self, parameter, bucket, ready):
         if self.sync:
@@ -287,10 +343,19 @@ class SendsAtTheFirst(Right):
 
 class BindsLate(Right):
     def listen(self, parameters, buckets):
-        for indices in buckets:
-            bucket, ready = [parameters[i] for i in indices], []
-            for parameter in bucket:
-                parameter.register_post_accumulate_grad_hook(lambda p: self.count(p, bucket, ready))  # noqa: B023
+        self.buckets, self.ready = buckets, [set() for _ in buckets]
+        for i, parameter in enumerate(parameters):
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(lambda p: self.arrived(i, parameters))  # noqa: B023
+
+    def arrived(self, i, parameters):
+        k = next(k for k, bucket in enumerate(self.buckets) if i in bucket)
+        self.ready[k].add(i)
+        if self.sync and self.ready[k] == set(self.buckets[k]):
+            self.ready[k].clear()
+            bucket = [parameters[j] for j in self.buckets[k]]
+            flat = torch.cat([p.grad.flatten() for p in bucket])
+            self.started.append((bucket, flat, self.comm.all_reduce(flat, op="mean", async_op=True)))
 
 
 class ListensTooEarly(Right):
@@ -304,34 +369,57 @@ class ListensTooEarly(Right):
 def trained(
     fn: Any, comm: Communicator, x: Tensor, y: Tensor, kind: str, bucket_bytes: int, seed: int
 ) -> dict[str, Any]:
-    """Two steps of SGD, the second in two parts without and with `sync`; the ranks begin with different parameters.
+    """Three steps of SGD, the last in two parts without and with `sync`; the ranks begin with different parameters.
 
     backward: for each backward pass, when it began and ended, and when the call after it returned (virtual seconds).
+    sizes: for each backward pass, the bytes of what is reduced in it and after it, in order.
+    left: after each `finish`, reductions still on their way. again: how often it waited for one of an earlier step.
     """
     model = build(kind, 10 * seed + comm.rank)
     profile = {
         name: LayerCost(backward=LAYER) for name, m in model.named_modules() if list(m.parameters(recurse=False))
     }
     comm.charge(model, profile)
+    sizes = note_sizes(comm)
     ddp = fn(model, comm, bucket_bytes)
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    backward, gradients = [], []
-    parts = torch.arange(len(x)).tensor_split(3)
-    for part, sync in zip(parts, (True, False, True), strict=True):
+    backward, gradients, sent, left, again = [], [], [], [], []
+    parts = torch.arange(len(x)).tensor_split(len(SYNC))
+    for part, sync in zip(parts, SYNC, strict=True):
         with comm.span("load", cost=LAYER):  # time passes, so that what a step began is no part of the next one
             if not sync:
                 ddp.sync = False
         loss = F.mse_loss(model(x[part]), y[part])
-        begun = comm.now()
+        begun, before = comm.now(), len(sizes)
         loss.backward()
         ended = comm.now()
         ddp.sync = True
         if sync:
+            started = list(comm.unfinished)
             ddp.finish()
+            left.append(len(comm.unfinished))
+            for handle in {*started, *comm.unfinished}:
+                handle.wait()  # what was left would end the run as NeverWaited, and there is more to say
+                handle.wait = lambda wait=handle.wait: again.append(wait()) or again[-1]
             gradients.append({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
             _step(model)
         backward.append((begun, ended, comm.now()))
-    return {"start": start, "gradients": gradients, "backward": backward}
+        sent.append(sizes[before:])
+    result = {"start": start, "gradients": gradients, "backward": backward}
+    return result | {"sizes": sent, "left": left, "again": len(again)}
+
+
+def note_sizes(comm: Communicator) -> list[int]:
+    """Bytes of every tensor that goes into an all-reduce from now on, in order."""
+    sizes: list[int] = []
+    all_reduce = comm.all_reduce
+
+    def noting(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        sizes.append(getattr(tensor, "nbytes", 0))
+        return all_reduce(tensor, *args, **kwargs)
+
+    comm.all_reduce = noting
+    return sizes
 
 
 def _step(model: torch.nn.Module) -> None:
@@ -347,14 +435,15 @@ def begins_like_rank_0(case: Case, seen: Observation, expected: Observation) -> 
     for rank, (got, want) in enumerate(zip(seen.value, expected.value, strict=True)):
         difference = differs(got["start"], want["start"], 1e-5, 1e-8)
         if difference is not None:
-            sentence = named_first(f"Rank {rank}: {difference}.", "{} is not that of rank 0 at the start")
+            words = "{} is not that of rank 0 at the start" if rank else "{} is no longer what it was; all get rank 0's"
+            sentence = named_first(f"Rank {rank}: {difference}.", words)
             evidence = ("start", [one["start"] for one in seen.value])
             return Finding(sentence, *first_that_differs(got["start"], want["start"]), evidence)
     return None
 
 
 def averages(case: Case, seen: Observation, expected: Observation) -> Finding | None:
-    words = ("after the first step", "after two backward passes, the first without sync")
+    words = ("after the first step", "after the second step", "after two backward passes, the first without sync")
     waits = any(done > ended + INSTANT for rank in range(case.ranks) for _, ended, done in passes(seen, rank))
     for rank, (got, want) in enumerate(zip(seen.value, expected.value, strict=True)):
         for when, g, w in zip(words, got["gradients"], want["gradients"], strict=True):
@@ -387,18 +476,19 @@ def overlaps(case: Case, seen: Observation, expected: Observation) -> Finding | 
     for rank in range(case.ranks):
         got, want = reductions(seen, rank), reductions(expected, rank)
         counts, buckets = [len(one) for one in got], len(want[0])
-        if got[1]:
-            return Finding(
-                f"While `sync` is False, rank {rank} still begins {counts[1]} collectives.",
-                "none: nothing is sent", str(counts[1]), ("unasked", counts),
-            )  # fmt: skip
-        if counts[0] != buckets or counts[2] != buckets:
-            wrong = counts[0] if counts[0] != buckets else counts[2]
-            return Finding(
-                f"The numbers are right, but rank {rank} begins {wrong} collectives in a step, for {buckets} "
-                f"bucket{'s' * (buckets != 1)}.",
-                f"{buckets}, one for each bucket", str(wrong), ("count", counts),
-            )  # fmt: skip
+        for pass_, sync in enumerate(SYNC):
+            many = f"{counts[pass_]} collective{'s' * (counts[pass_] != 1)}"
+            if not sync and counts[pass_]:
+                return Finding(
+                    f"While `sync` is False, rank {rank} still begins {many}.", "none: nothing is sent", many,
+                    ("unasked", counts),
+                )  # fmt: skip
+            if sync and counts[pass_] != buckets:
+                return Finding(
+                    f"The numbers are right, but rank {rank} begins {many} in a step, for {buckets} "
+                    f"bucket{'s' * (buckets != 1)}.",
+                    _sizes(expected, rank, pass_), _sizes(seen, rank, pass_), ("count", counts),
+                )  # fmt: skip
         late = any(g > w + INSTANT for g, w in zip(got[0], want[0], strict=True))
         if late or _backward(seen, rank) > _backward(expected, rank) + INSTANT:
             return _late(case, rank, seen, expected)
@@ -409,6 +499,21 @@ def overlaps(case: Case, seen: Observation, expected: Observation) -> Finding | 
                 f"{enough} bytes", f"{sent} bytes", ("bytes", sent),
             )  # fmt: skip
     return None
+
+
+def forgets_handles(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """Each handle is waited for in its own step."""
+    again = seen.value[0]["again"]
+    return again and Finding(
+        f"The numbers are right, but `finish` waits again for reductions of earlier steps, {again} times in three steps.",
+        "none", str(again), ("again", again),
+    ) or None  # fmt: skip
+
+
+def _sizes(seen: Observation, rank: int, pass_: int) -> str:
+    """ "buckets of 12 and 24 bytes", in the order in which they are sent."""
+    sizes = seen.value[rank]["sizes"][pass_]
+    return f"{'buckets' if len(sizes) > 1 else 'a bucket'} of {in_words(sizes)} bytes" if sizes else "no all-reduce"
 
 
 def _backward(seen: Observation, rank: int) -> float:
@@ -431,24 +536,48 @@ def _late(case: Case, rank: int, seen: Observation, expected: Observation) -> Fi
 
 def never_full(case: Case, seen: Observation, expected: Observation) -> bool:
     """A bucket that waits for more than it can get is never sent."""
-    return seen.error is None and len(reductions(seen, 0)[0]) < len(reductions(expected, 0)[0])
+    if seen.error is not None or len(reductions(seen, 0)[0]) >= len(reductions(expected, 0)[0]):
+        return False
+    return sum(seen.value[0]["sizes"][0]) < sum(expected.value[0]["sizes"][0])
+
+
+def never_full_with_a_frozen_one(case: Case, seen: Observation, expected: Observation) -> bool:
+    return case.args[0] == "tied" and never_full(case, seen, expected)
+
+
+def never_full_though_all_are_trained(case: Case, seen: Observation, expected: Observation) -> bool:
+    return case.args[0] == "plain" and never_full(case, seen, expected)
 
 
 def reads_no_gradient(case: Case, seen: Observation, expected: Observation) -> bool:
     return seen.error is not None and "NoneType' object has no attribute" in seen.error.message
 
 
+def leaves_handles(case: Case, seen: Observation, expected: Observation) -> bool:
+    """After the first step a reduction is still on its way."""
+    return seen.error is None and any(one["left"][0] for one in seen.value)
+
+
+def sends_while_accumulating(case: Case, seen: Observation, expected: Observation) -> bool:
+    return seen.error is None and bool(reductions(seen, 0)[SYNC.index(False)])
+
+
+def changes_rank_0(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Rank 0 itself begins with other parameters than it had."""
+    return seen.error is None and differs(seen.value[0]["start"], expected.value[0]["start"], 1e-5, 1e-8) is not None
+
+
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     drawn = (
-        (1, "tied", 4096, "one bucket, a tied and a frozen parameter, a buffer"),
-        (2, "plain", 8, "a bucket for each parameter"),
-        (2, "tied", 16, "several buckets, a tied and a frozen parameter, a buffer"),
+        (1, "plain", 12, "two buckets"),
+        (2, "tied", 4096, "one bucket, a tied and a frozen parameter, a buffer"),
+        (2, "tied", 28, "two buckets, a tied and a frozen parameter, a buffer"),
     )
     for ranks, model, cap, words in drawn:
         yield on_ranks(ranks, model, cap, int(rng.integers(1, 100)), each=shards(rng, [6] * ranks), name=words)
 
 
-OBSERVE, JUDGE = Simulate(trained), all_of(begins_like_rank_0, averages, overlaps)
+OBSERVE, JUDGE = Simulate(trained), all_of(begins_like_rank_0, averages, overlaps, forgets_handles)
 
 OVERLAPPED = Exercise(
     id="05.4",
@@ -494,10 +623,24 @@ OVERLAPPED = Exercise(
                 "trains a network of its own. Broadcast rank 0's parameters and buffers in the constructor.",
             ),
             Mistake(
+                "averages the start",
+                AveragesTheStart,
+                "Rank 0's own parameters have changed: you average the ranks' parameters. A mean of random networks is a "
+                "worse start than any of them; all take those of rank 0.",
+                symptom=changes_rank_0,
+            ),
+            Mistake(
                 "forgets the buffers",
                 ForgetsBuffers,
                 "The parameters agree, the buffers do not. A buffer is not trained, but the forward pass uses it, as batch "
                 "norm does its running mean. Broadcast `model.buffers()` too.",
+            ),
+            Mistake(
+                "has no `sync` at first",
+                HasNoSyncAtFirst,
+                "The attribute `sync` has to exist and be True at first: set it in `__init__`. Only then can somebody set "
+                "it to False.",
+                symptom=raises("AttributeError", "no attribute 'sync'"),
             ),
             Mistake(
                 "reduces after backward",
@@ -516,6 +659,7 @@ OVERLAPPED = Exercise(
                 NeverWaits,
                 "You read the flat tensor without having waited for its handle. Until `wait()` has returned, it may hold "
                 "anything; here it still holds this rank's own gradients.",
+                symptom=leaves_handles,
             ),
             Mistake(
                 "sum for mean",
@@ -534,12 +678,31 @@ OVERLAPPED = Exercise(
                 ReducesWhileAccumulating,
                 "While `sync` is False nothing may be sent: the gradient is not complete before the last of the backward "
                 "passes. Ask `self.sync` at the top of the hook.",
+                symptom=sends_while_accumulating,
             ),
             Mistake(
                 "counts during accumulation",
                 CountsWhileAccumulating,
                 "A pass without sync has already been counted, so in the next one a bucket counts as full before its "
                 "gradients are there. Without sync the hook has to leave the counts alone.",
+            ),
+            Mistake(
+                "counts on while accumulating",
+                CountsOnWhileAccumulating,
+                "Two steps are right, but after a pass without `sync` nothing is sent: the bucket has counted that pass's "
+                "gradients too, and goes beyond its number. Do not count while `sync` is False.",
+            ),
+            Mistake(
+                "drops what it accumulated",
+                DropsWhatItAccumulated,
+                "What a pass without `sync` computed is lost. Its gradients have to stay in `.grad`, where autograd adds "
+                "those of the next pass to them: without `sync` the hook does nothing at all.",
+            ),
+            Mistake(
+                "never forgets a handle",
+                NeverForgetsAHandle,
+                "Your list of handles is never emptied. Every `finish` copies home all results since the start, and the "
+                "list keeps the memory of all of them. Empty it at the end of `finish`.",
             ),
             Mistake(
                 "tied weight reduced twice",
@@ -552,7 +715,7 @@ OVERLAPPED = Exercise(
                 WaitsForFrozenOnes,
                 "A bucket waits for more gradients than it can get, so it is never sent: a frozen parameter has no "
                 "gradient and its hook never runs. Count the trained ones only.",
-                symptom=never_full,
+                symptom=never_full_with_a_frozen_one,
             ),
             Mistake(
                 "counts only the first step",
@@ -563,15 +726,18 @@ OVERLAPPED = Exercise(
             Mistake(
                 "lambda in a loop binds late",
                 BindsLate,
-                "A gradient is None when a bucket is sent. A lambda made in a loop looks its variables up when it runs, "
-                "so all hooks count for the last bucket of the loop. Bind them when the hook is made: "
-                "`lambda p, b=bucket: ...`.",
+                "A bucket is never full: fewer gradients are counted than there are. Is the hook a lambda in a loop over "
+                "`i`? It looks `i` up when it runs, so every hook sees the last `i`. Bind it when the hook is made: "
+                "`lambda p, i=i: ...`.",
+                symptom=never_full_though_all_are_trained,
             ),
             Mistake(
                 "listens too early",
                 ListensTooEarly,
-                "A gradient is None when a bucket is sent. A hook of `register_hook` runs before the gradient is in "
-                "`.grad`; one of `register_post_accumulate_grad_hook` runs after it.",
+                "A gradient is None when a bucket is sent. There are two ways to get there: a hook of `register_hook` runs "
+                "before the gradient is in `.grad` (one of `register_post_accumulate_grad_hook` runs after it); and a "
+                "lambda in a loop, unless it binds them (`lambda p, b=bucket: ...`), sees the last values of the loop's "
+                "variables, so it fills the wrong bucket.",
                 symptom=reads_no_gradient,
             ),
             Mistake(
@@ -579,6 +745,12 @@ OVERLAPPED = Exercise(
                 SendsEachAlone,
                 "Every gradient travels alone. The buckets are there so that small ones share a message: send when the "
                 "last gradient of a bucket is ready, not at each one.",
+            ),
+            Mistake(
+                "reverses before it makes buckets",
+                ReversesBeforeBuckets,
+                "Your buckets hold other parameters than those of `make_buckets(list(model.parameters()), bucket_bytes)`. "
+                "It goes from the last parameter to the first by itself: give it the parameters in their own order.",
             ),
             Mistake(
                 "sends at the first gradient",
