@@ -261,8 +261,9 @@ def shifts(source, out):
 REFUSED = {
     "out[0] = [1, 2][0]": r"line \d+: a kernel cannot use \[1, 2\]",
     "with out: pass": "a kernel cannot contain `with`",
-    "print(out[0])": "print is a function without @cuda.jit",
+    "print(out[0])": "store the value in an array",
     "out[0] = np.sqrt(out[0])": "kernels use math.sqrt",
+    "out[0] = sum(out)": "sum is a function without @cuda.jit",
     "out[0] = unknown": "unknown is not defined",
     "out[0] = late": "late is read before anything is assigned to it",
     "out[0] = out": "only a number goes into an array",

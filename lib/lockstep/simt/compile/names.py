@@ -61,6 +61,8 @@ def _path(value: object, name: str, line: int) -> str:
         pass
     if module == "numba":
         return "numba"
+    if value is print:
+        raise Unsupported("print does not work in a kernel here: store the value in an array and look at it", line)
     kind = "a function without @cuda.jit(device=True)" if callable(value) else f"a {type(value).__name__}"
     raise Unsupported(f"{name} is {kind}, which a kernel cannot use", line)
 

@@ -44,7 +44,7 @@ class Batch:
         self.block = self._indices(np.arange(first, first + blocks)[:, None], places.grid)
         self.block_dim = tuple(np.int32(size) for size in (*places.block, 1, 1)[:3])
         self.grid_dim = tuple(np.int32(size) for size in (*places.grid, 1, 1)[:3])
-        self.storage: dict[int, object] = {}  # shared and local arrays, by the site that declares them
+        self.storage: dict[object, object] = {}  # shared and local arrays by origin, constant ones by identity
         self.returned: list[tuple[Mask, int]] = []
         self.pending: errors.KernelFault | None = None  # an uninitialised read; a race explains it better
         self.races = Races(self)

@@ -22,7 +22,9 @@ class Machine(Batch):
 
     def constant_array(self, data: np.ndarray) -> ConstantArray:
         """An array from outside the kernel."""
-        return self.storage.setdefault(id(data), ConstantArray(self, data))
+        if id(data) not in self.storage:
+            self.storage[id(data)] = ConstantArray(self, data)
+        return self.storage[id(data)]
 
     def shared(self, origin: str, shape: tuple[int, ...], dtype: np.dtype, watched: bool) -> SharedArray:
         """A block's array, the same one each time its declaration is passed; (0,) takes the launch's dynamic bytes."""
