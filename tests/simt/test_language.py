@@ -84,6 +84,28 @@ def test_paths_that_meet_share_a_kind():
     assert np.allclose(out, expected, rtol=1e-14, atol=1e-15)
 
 
+PADDED = False
+
+
+@cuda.jit
+def chooses_by_constant(x, out):
+    i = cuda.grid(1)
+    value = x[i]
+    if PADDED and i > 3:
+        value = 0.0  # never reached, so value stays float32
+    if 2 < 1:
+        value = value * 0.5
+    elif not PADDED:
+        value = value * (0.5 if PADDED else x[i])
+    out[i] = value * x[i]
+
+
+def test_arms_that_are_never_taken_do_not_count():
+    x = np.random.default_rng(3).standard_normal(8).astype(np.float32)
+    _, out = both(chooses_by_constant, 1, 8, x, np.zeros(8))
+    assert np.array_equal(out, (x * x * x).astype(np.float64))  # rounded to float32 each time
+
+
 @cuda.jit(device=True)
 def collatz(n):
     steps = 0

@@ -80,6 +80,7 @@ def test_kinds_that_change_are_numba_s(numba_kinds):
     for kernel, arguments in (
         (test_language.changes_kind, (x, out)),
         (test_language.calls_others, (out, out)),
+        (test_language.chooses_by_constant, (x, out)),
         (test_language.together, (np.zeros(4, np.int64), np.zeros(4, np.int64))),
         (test_language.all_atomics, (np.zeros(4, np.int32), np.zeros(4, np.int32), np.zeros(4, np.int32))),
     ):

@@ -26,6 +26,10 @@ FOLDED = {
     **{"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod},
     **{"/": operator.truediv, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift},
 }
+ORDER = {
+    **{ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge},
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne},
+}
 NEGATED = {"-": operator.neg, "+": operator.pos}
 
 
@@ -151,6 +155,9 @@ class Expressions:
     def visit_IfExp(self, node: ast.IfExp) -> object:
         self.number(node.test)
         kind = unite(self.visit(node.body), self.visit(node.orelse))
+        node.decided = decided(node.test)
+        if node.decided is not None:
+            kind = (node.body if node.decided else node.orelse).kind
         if isinstance(kind, (Conflict, Static)):
             raise Unsupported(f"{ast.unparse(node)} is {kind}", node.lineno)
         return kind
@@ -212,6 +219,27 @@ class Expressions:
         if not isinstance(function, Static):
             raise Unsupported(f"{ast.unparse(node.func)} cannot be called", node.lineno)
         return calls.kind(self, node, function)
+
+
+def decided(test: ast.expr) -> bool | None:
+    """Whether a visited condition is already known to hold, or not to: Numba leaves out the arm that is never taken.
+
+    So `if PADDED:` with a constant from outside does not unite the kinds of its arms.
+    """
+    if test.const is not None:
+        return bool(test.const)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = decided(test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        parts = [decided(value) for value in test.values]
+        enough = isinstance(test.op, ast.Or)  # the value of one part that settles it
+        return enough if enough in parts else (None if None in parts else not enough)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        a, b = test.left.const, test.comparators[0].const
+        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+            return ORDER[type(test.ops[0])](a, b)
+    return None
 
 
 def _fold(function, a: int, b: int, line: int) -> int | float:

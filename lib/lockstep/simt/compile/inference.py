@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 
 from lockstep.simt import rules
-from lockstep.simt.compile.expressions import Expressions
+from lockstep.simt.compile.expressions import Expressions, decided
 from lockstep.simt.compile.kinds import (
     NOTHING,
     Array,
@@ -139,7 +139,10 @@ class Inference(Expressions):
 
     def do_If(self, statement: ast.If, environment: Environment) -> Environment | None:
         self.condition(statement.test)
-        ends = [self.block(arm, dict(environment)) for arm in (statement.body, statement.orelse)]
+        known = decided(statement.test)
+        starts = (None if known is False else dict(environment), None if known is True else dict(environment))
+        arms = (statement.body, statement.orelse)
+        ends = [self.block(arm, start) for arm, start in zip(arms, starts, strict=True)]
         met = join(*ends)
         statement.body_casts, statement.else_casts = ([], [])
         if met is not None:

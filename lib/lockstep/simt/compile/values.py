@@ -181,6 +181,8 @@ class Values:
         return result
 
     def value_IfExp(self, node: ast.IfExp) -> str:
+        if node.decided is not None:
+            return self.as_kind(node.body if node.decided else node.orelse, node.kind)
         test = self.temporary(self.truth(node.test))
         if is_total(node.body) and is_total(node.orelse):
             yes, no = self.as_kind(node.body, node.kind), self.as_kind(node.orelse, node.kind)
