@@ -46,7 +46,21 @@ from matplotlib.figure import Figure
 
 from lockstep import hardware, viz
 from lockstep.comm import bus_bandwidth, collectives
-from lockstep.exercises import ask, check, diagnose, mine, predict, progress, recall, reveal, whose
+from lockstep.exercises import (
+    answer,
+    ask,
+    check,
+    diagnose,
+    hint,
+    mine,
+    predict,
+    progress,
+    recall,
+    reveal,
+    solution,
+    submit,
+    whose,
+)
 from lockstep.trace.units import show_bytes, show_seconds
 from lockstep.world import RunError, fit_collective, launch, simulate, time_collectives
 from lockstep.world.calibrate import fit_link
@@ -55,7 +69,8 @@ torch.manual_seed(SEED)
 viz.ring(collectives.ring_all_reduce, ranks=4, step=2, title="Ring all-reduce, the library's")
 
 # %% [markdown]
-# Before you start, three questions from earlier labs.
+# Before you start, three questions from earlier labs. As always, `hint("04.1")` helps a little more each time you call
+# it, and after three different attempts `solution("04.1")` shows an answer.
 
 # %%
 recall("04")
@@ -107,7 +122,10 @@ except RunError as report:
 # **The tool: a send that you can leave behind.** `comm.isend` starts to send and returns at once, with a *handle*.
 # Until `handle.wait()` has returned, the tensor belongs to the communication: do not change it. `irecv` is its
 # counterpart, and `comm.exchange([(tensor, dst)], [(tensor, src)])` starts several sends and receives and waits for
-# all of them.
+# all of them: it takes two lists of pairs. A rank that returns before it has waited for a handle is told so.
+#
+# Whatever you receive with fills the tensor that you give it, which must have the shape and the dtype of what is sent;
+# otherwise the run ends with an error. A rank cannot send to itself.
 
 
 # %%
@@ -129,7 +147,7 @@ simulate(starts_and_waits, 2).values
 #
 # The ranks stand in a ring. The *right* neighbour of a rank is the next one, and that of the last rank is rank 0.
 # Every rank sends `outgoing` to the right and fills `incoming` with what comes from the left. When the function
-# returns, both tensors are free to be changed. There are at least two ranks, and it may not take longer when there are
+# returns, both tensors are free to be changed. There are at least two ranks, and it must not take longer when there are
 # more.
 
 
@@ -161,7 +179,7 @@ my_exchange = mine("04.1")
 
 def neighbours(comm, numbers):
     given, got = torch.full((numbers,), float(comm.rank)), torch.zeros(numbers)
-    comm.barrier()
+    comm.barrier()  # a collective that moves no tensor: nobody goes on before all are here
     my_exchange(comm, given, got)
     return int(got[0])
 
@@ -256,7 +274,8 @@ reveal("04.p1", central.seconds / by_ring.seconds)
 #
 # 1. **Reduce-scatter.** At each step every rank sends one chunk to the right, receives one from the left, and adds it
 #    to its own. The chunk that it has just added to leaves next. After p - 1 steps every chunk has passed all p ranks,
-#    and every rank holds one *finished* chunk.
+#    and every rank holds one *finished* chunk. With which chunk a rank begins, before it has added to any, decides
+#    where each of them comes to rest: follow one for p - 1 steps to the right.
 # 2. **All-gather.** The finished chunks go round the ring once more, this time taking the place of what they meet.
 #
 # Which chunk leaves where is the whole art. The picture at the top is the second step for four ranks: read off which
@@ -265,8 +284,10 @@ reveal("04.p1", central.seconds / by_ring.seconds)
 # ### Exercise 04.2 · `ring_reduce_scatter`
 #
 # All ranks hand in a 1-D tensor of the same length. Rank r returns chunk r of the sum, where `tensor.tensor_split(p)`
-# says what the chunks are: if p does not divide the length, the first ones are longer by one, and some may be empty.
-# One chunk leaves at each step, to one neighbour. You may use your `exchange` or any of the calls of section 1.
+# says what the chunks are: if p does not divide the length, the first ones are longer by one, and some may be empty. It
+# gives a tuple of views: what you write into a chunk is written into `tensor`, which you may change here. One chunk
+# leaves at each step, to the right; a ring that turns to the left on all ranks is as good. You may use your `exchange`
+# or any of the calls of section 1.
 
 
 # %% tags=["exercise", "04.2"]
@@ -487,7 +508,7 @@ viz.timeline(simulate(grows, 8, cluster=NETWORK), title=f"tree_broadcast, {whose
 #
 # Write the table as a function. `algorithm` is "ring_all_reduce", "tree_broadcast" or "recursive_doubling_all_reduce";
 # `nbytes` is the whole tensor's size, which `ranks` divides in every case that is checked. Latency is in seconds,
-# bandwidth in bytes per second.
+# bandwidth in bytes per second. A single rank sends nothing, which takes no time.
 
 
 # %% tags=["exercise", "04.6"]
@@ -613,8 +634,8 @@ log_log_figure()
 #
 # Write `choose(nbytes, ranks, latency, bandwidth)`. It returns the name of the fastest of three all-reduces:
 # "ring_all_reduce", "recursive_doubling_all_reduce" or "rabenseifner_all_reduce". Rabenseifner's takes 2k messages,
-# where k is the logarithm of p to base 2, rounded down, and moves 2(1 - 1/2^k) n bytes in them, plus two messages of n
-# bytes if p is no power of two. You have the other two.
+# where k is the logarithm of p to base 2, rounded down, which carry 2(1 - 1/2^k) n bytes in all together, plus two
+# messages of n bytes each if p is no power of two. You have the other two.
 
 
 # %% tags=["exercise", "04.7"]
@@ -639,8 +660,8 @@ def choose(nbytes, ranks, latency, bandwidth):
 check("04.7", choose)
 
 # %% [markdown]
-# The map shows the choice for each size and number of ranks on a published network, InfiniBand HDR: which algorithm is
-# the fastest by the model.
+# The map shows the choice for each size and number of ranks on InfiniBand HDR, a network of computing centres that
+# carries 200 Gbit/s, with published numbers: which algorithm is the fastest by the model.
 
 # %%
 my_choice = mine("04.7")
@@ -674,7 +695,8 @@ choice_map(hardware.link("HDR"))
 # %% [markdown]
 # ## 6. Who sits beside whom (3 min)
 #
-# A network is rarely the same between all ranks: eight GPUs of a node talk over NVLink, nodes over InfiniBand. The
+# A network is rarely the same between all ranks: the eight GPUs of a node, which is one computer, talk over NVLink,
+# links from GPU to GPU; nodes talk over InfiniBand, which is slower. The
 # same ring, on simulated nodes of eight A100, in two orders: once the ranks of a node are neighbours in the ring, once
 # each neighbour is on another node. The third run is the library's: it adds up inside the nodes first (lab 08 takes
 # that up).
@@ -685,6 +707,7 @@ NODES = 2 if FAST else 4
 
 
 def scattered(comm, numbers):
+    # the same ranks in another order: all in part 0, numbered anew by growing `key`
     dealt = comm.split(0, key=comm.size // 8 * (comm.rank % 8) + comm.rank // 8)
     tensor = torch.ones(numbers)
     collectives.ring_all_reduce(dealt, tensor)
@@ -773,6 +796,9 @@ def stacks_of_a_hang():
                 print("  {}, line {}, in {}".format(*line))
 
 
+print("train.py")
+for number, line in enumerate(PROGRAM.strip().splitlines(), 1):
+    print(f"{number:4}  {line}")
 if FAST:
     print("left out when FAST: starting torchrun takes several seconds")
 else:
@@ -832,6 +858,9 @@ ask("04.q4")
 
 # %%
 diagnose("04")
+
+# %% [markdown]
+# What you have done so far; `submit("04")` makes the file to hand in, if somebody asked you for it.
 
 # %%
 progress("04")

@@ -556,7 +556,7 @@ EXERCISES = (HELLO, AMDAHL)
 QUESTIONS = (
     Question(
         "00.q1",
-        "Look at the picture at the top of the lab again. Why is row 0 pale for the longest time?",
+        "Look again at the picture at the top of lab 00. Why is row 0 pale for the longest time?",
         (
             Option(
                 "Rank 0 collects everybody's numbers, so it has the most to do.",

@@ -200,8 +200,8 @@ CHOOSE = Exercise(
     hints=(
         "You can predict the seconds of each. What remains is to compare three numbers.",
         (
-            "Rabenseifner's algorithm, with k the logarithm rounded down: 2k messages, and 2 (1 - 1/2^k) times the "
-            "tensor in bytes. When the number of ranks is no power of two, two messages of the whole tensor more."
+            "Rabenseifner's algorithm, with k the logarithm rounded down: 2k messages, which carry 2 (1 - 1/2^k) times "
+            "the tensor in all together. When the number of ranks is no power of two, two messages of the whole tensor more."
         ),
         "Put name and seconds into a dictionary; `min(seconds, key=seconds.get)` is the name with the least.",
     ),

@@ -344,8 +344,8 @@ REDUCE_SCATTER = Exercise(
     points=3,
     asks=(
         "Every rank hands in a 1-D tensor of the same length. Rank r returns chunk r of the sum over all ranks, chunks "
-        "as `tensor.tensor_split(comm.size)` makes them. Each rank sends to one neighbour only, one chunk at each of "
-        "`comm.size - 1` steps."
+        "as `tensor.tensor_split(comm.size)` makes them. Each rank sends to one neighbour only, all of them the same way "
+        "round, one chunk at each of `comm.size - 1` steps."
     ),
     reference=ring_reduce_scatter,
     also_right=(with_a_travelling_sum, the_other_way_round),
