@@ -30,8 +30,8 @@ FAST = False  # True: shorter training, for a quick pass
 SEED = 0
 
 # %% [markdown]
-# The picture is a real run: on each rank three training steps of the same network with its own images. Gradients travel
-# in the thin rows, beside the computation. At the end of section 4 your own code will draw this picture.
+# The picture is a real run: on each rank three training steps of the same network with its own images. Gradients
+# travel in the thin rows, beside the computation. At the end of section 4 your own code will draw this picture.
 
 # %%
 import math
@@ -118,10 +118,10 @@ print(torch.randint(100, (5,), generator=own).tolist())
 # %% [markdown]
 # ### Exercise 05.1 · `shard`
 #
-# Return the indices of the images that `rank` of `size` works on in `epoch`, as a list or a 1-D tensor. Over all ranks
-# each of 0 to `n - 1` comes exactly once, and the sizes of the ranks' parts differ by at most one. The order is shuffled,
-# another one in each epoch; equal arguments give equal indices. Leave the global generators (`torch.manual_seed` and the
-# like) alone: dropout draws from them.
+# Return the indices of the images that `rank` of `size` works on in `epoch`, as a list or a 1-D tensor. Over all
+# ranks each of 0 to `n - 1` comes exactly once, and the sizes of the ranks' parts differ by at most one. The order
+# is shuffled, another one in each epoch; equal arguments give equal indices. Leave the global generators
+# (`torch.manual_seed` and the like) alone: dropout draws from them.
 
 
 # %% tags=["exercise", "05.1"]
@@ -163,9 +163,9 @@ for words, what in (("shuffled", len(Y)), ("stratified", Y)):
     print(f"{words:10}  images of digits 0 to 9: {torch.bincount(Y[first], minlength=10).tolist()}")
 
 # %% [markdown]
-# Two more things stand between the disk and the network. Pixels are *normalised*, shifted and scaled so that their mean
-# is 0 and their deviation 1, with the figures of the *training* images on every rank; and labels may be given *one-hot*,
-# as rows with a 1 at the class. Both can be undone:
+# Two more things stand between the disk and the network. Pixels are *normalised*, shifted and scaled so that their
+# mean is 0 and their deviation 1, with the figures of the *training* images on every rank; and labels may be given
+# *one-hot*, as rows with a 1 at the class. Both can be undone:
 
 # %%
 one_hot = data.OneHot(10)
@@ -181,17 +181,17 @@ print(
 )
 
 # %% [markdown]
-# Reading and decoding images takes time too. *Prefetching* hides it: other processes make the next batches ready while
-# this one computes, `data.Loader(images, batch, sampler, workers=2)` here and `torch.utils.data.DataLoader` underneath.
-# `data.Cache` keeps what was read once for later epochs. The digits of this lab lie in memory, so there is nothing
-# to hide.
+# Reading and decoding images takes time too. *Prefetching* hides it: other processes make the next batches ready
+# while this one computes, `data.Loader(images, batch, sampler, workers=2)` here and `torch.utils.data.DataLoader`
+# underneath. `data.Cache` keeps what was read once for later epochs. The digits of this lab lie in memory, so there
+# is nothing to hide.
 
 # %% [markdown]
 # ## 2. The gradient of the big batch (14 min)
 #
-# The loss of a batch is the mean of its images' losses. So its gradient is the mean of the images' gradients, and a mean
-# can be put together from parts. That is why data parallel training works at all: ranks that divide a batch among
-# themselves can make exactly the step that one process makes with the whole of it.
+# The loss of a batch is the mean of its images' losses. So its gradient is the mean of the images' gradients, and a
+# mean can be put together from parts. That is why data parallel training works at all: ranks that divide a batch
+# among themselves can make exactly the step that one process makes with the whole of it.
 #
 # Predict: 2 ranks with 32 images each take 20 steps. One process takes 20 steps with the same 64 images. What is the
 # largest difference between a parameter there and here, in the end?
@@ -202,9 +202,14 @@ predict("05.p1", None)
 # %% [markdown]
 # ### Exercise 05.2 · `average_gradients`
 #
-# Backward has run; each rank's loss was the mean over its own `samples`. Change every trained parameter's `.grad`, on every
-# rank, into the gradient of the mean over *all* samples. The ranks may have unequal numbers of them, or none. A gradient
-# that is None counts as zeros, and every rank has to make the same calls in the same order.
+# Backward has run; each rank's loss was the mean over its own `samples`. Change every trained parameter's `.grad`,
+# on every rank, into the gradient of the mean over *all* samples. The ranks may have unequal numbers of them; one
+# may have none, but in all there is at least one. A gradient that is None counts as zeros, and every rank has to
+# make the same calls in the same order.
+#
+# A parameter is *frozen* when its `requires_grad` is False: it is not trained, on any rank, and its `.grad` stays
+# None. It is *tied* when two layers share it; `model.parameters()` gives it once, and it has one gradient. As in lab
+# 04, `comm.all_reduce(tensor)` adds up tensors over the ranks, in place; with `op="mean"` it takes their mean.
 
 
 # %% tags=["exercise", "05.2"]
@@ -231,7 +236,8 @@ def average_gradients(model, comm, samples):
 check("05.2", average_gradients)
 
 # %% [markdown]
-# Now the comparison that you predicted: on each rank every second image of the batch, and one process with all of them.
+# Now the comparison that you predicted: on each rank every second image of the batch, and one process with all of
+# them.
 
 # %% tags=["experiment"]
 my_average = mine("05.2")
@@ -260,8 +266,8 @@ print(f"two ranks and one process differ by at most  {(divided[0] - whole).abs()
 reveal("05.p1", (divided[0] - whole).abs().max().item())
 
 # %% [markdown]
-# Not nothing, and not more than rounding. A sum of 64 numbers in another order is rounded in another way. The two ranks agree to
-# the last bit, since both got the same bytes from the same all-reduce.
+# Not nothing, and not more than rounding. A sum of 64 numbers in another order is rounded in another way. The two
+# ranks agree to the last bit, since both got the same bytes from the same all-reduce.
 #
 # The weights matter as soon as the shards differ, as they do in the last step of an epoch. The next cell gives one
 # rank 8 images and the other 56, and looks at the error of the gradient, relative to its length.
@@ -296,17 +302,17 @@ for words, average in (("ranks count alike", mean_of_means), (f"weighted, {whose
     print(f"{words:34} relative error {(found - exact).norm() / exact.norm():.1e}")
 
 # %% [markdown]
-# Some layers know of the batch, and there the equality ends. *Dropout* draws its mask from the global generator, and the
-# ranks have to draw *different* masks: the same mask everywhere would leave out the same units for every image of the
-# batch. *Batch norm* uses the mean and variance of the images that it sees, so each rank normalises by its own few;
-# section 7 mends that.
+# Some layers know of the batch, and there the equality ends. *Dropout* draws its mask from the global generator, and
+# the ranks have to draw *different* masks: the same mask everywhere would leave out the same units for every image
+# of the batch. *Batch norm* uses the mean and variance of the images that it sees, so each rank normalises by its
+# own few; section 7 mends that.
 
 # %% [markdown]
 # ## 3. What it costs (8 min)
 #
-# Before all-reduce became usual, gradients went through one machine: everybody sends to rank 0, which adds up and sends
-# the result back, a *parameter server* in its synchronous form. The library keeps it as `Central()`. Count the bytes
-# that the busiest rank sends in one step, on more and more ranks.
+# Before all-reduce became usual, gradients went through one machine: everybody sends to rank 0, which adds up and
+# sends the result back, a *parameter server* in its synchronous form. The library keeps it as `Central()`. Count the
+# bytes that the busiest rank sends in one step, on more and more ranks.
 #
 # Predict: with 16 ranks, how many times as many bytes does rank 0 send with `Central()` as a rank in a ring?
 
@@ -337,8 +343,10 @@ reveal("05.p2", busiest[0] / busiest[1])
 # are. That is why training left the middle machine. Section 8 comes back to it, for another reason.
 #
 # The other cost is the number of messages. Your function makes an all-reduce for each parameter, after backward, and
-# each pays the latency. The next cell records one backward pass of LeNet on this machine, in one process, and then
-# charges its seconds to simulated ranks that are joined by a link of 1 Gbit/s.
+# each pays the latency. The next cell records one backward pass of LeNet on this machine, in one process, and makes a
+# *profile* of it: seconds for each layer. Later `comm.charge(model, profile)` moves a simulated rank's clock by these
+# seconds each time a layer runs, on ranks that are joined by a link of 1 Gbit/s. Forward is charged with half of
+# backward's: it multiplies once by each weight, backward twice, for the gradients of the inputs and of the weights.
 
 # %% tags=["experiment"]
 BATCH = 64 // RANKS  # images of one rank
@@ -375,9 +383,9 @@ for g in sorted(gradients, key=lambda g: g.ready):
     print(f"{1000 * g.ready:6.2f} ms  {g.name:22} {g.bytes:8,} bytes")
 
 # %% [markdown]
-# The last layer's gradients come first, the first convolution's last, and most bytes are ready early. Now your function
-# on two such ranks: the orange all-reduces stand one after the other *behind* backward, and nothing is computed
-# meanwhile.
+# The last layer's gradients come first, the first convolution's last, and most bytes are ready early. Now your
+# function on two such ranks: the orange all-reduces stand one after the other *behind* backward, and nothing is
+# computed meanwhile.
 
 
 # %% tags=["experiment"]
@@ -404,9 +412,9 @@ viz.timeline(naive, title=f"A step with {whose('05.2')} average_gradients, 1 Gbi
 # ### Exercise 05.3 · `make_buckets`
 #
 # Return a list of buckets, each a list of indices into `parameters`. Go from the last parameter to the first, since
-# that is about the order in which gradients become ready, and leave out the frozen ones. The open bucket closes as soon
-# as it holds `bucket_bytes` or more, and also when the next parameter has another dtype, since a bucket becomes one
-# flat tensor.
+# that is about the order in which gradients become ready, and leave out the frozen ones. The open bucket closes as
+# soon as it holds `bucket_bytes` or more, and also when the next trained parameter has another dtype, since a bucket
+# becomes one flat tensor.
 
 
 # %% tags=["exercise", "05.3"]
@@ -437,9 +445,9 @@ check("05.3", make_buckets)
 make_buckets = mine("05.3")
 
 # %% [markdown]
-# How do you learn that a gradient is ready, in the middle of backward? By a *hook*: a function that autograd calls. Run
-# this worked example before you go on. `register_post_accumulate_grad_hook` calls the function each time when the
-# parameter's `.grad` is complete; what the hook does, backward waits for.
+# How do you learn that a gradient is ready, in the middle of backward? By a *hook*: a function that autograd calls.
+# Run this worked example before you go on. `register_post_accumulate_grad_hook` calls the function each time when
+# the parameter's `.grad` is complete; what the hook does, backward waits for.
 
 # %% tags=["stable"]
 layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
@@ -474,14 +482,17 @@ print(simulate(send_and_go_on, 2).values)
 # ### Exercise 05.4 · `OverlappedDDP`
 #
 # A class with three duties.
-# - `OverlappedDDP(model, comm, bucket_bytes)` copies rank 0's parameters and buffers to all ranks, and registers a hook
-#   on every trained parameter. When the last gradient of a bucket is ready, one asynchronous all-reduce of the bucket
-#   starts, as one flat tensor, and backward goes on.
-# - `finish()` is called after backward. It waits, and puts the means over the ranks into `.grad`.
-# - The attribute `sync` is True at first. While somebody has set it to False, backward only adds up gradients, as it does
-#   without you, and nothing is sent. The next backward with `sync` sends the sums.
+# - `OverlappedDDP(model, comm, bucket_bytes)` copies rank 0's parameters and buffers to all ranks, and registers a
+#   hook on every trained parameter. When the last gradient of a bucket is ready, one asynchronous all-reduce of the
+#   bucket starts, as one flat tensor, and backward goes on.
+# - `finish()` is called after backward. It waits, puts the means over the ranks into `.grad`, and forgets the handles.
+# - The attribute `sync` is True at first. While somebody has set it to False, backward only adds up gradients, as it
+#   does without you, and nothing is sent. The next backward with `sync` sends the sums.
 #
-# You may count on it that in every backward each trained parameter gets a gradient, and use `make_buckets`.
+# You may count on it that in every backward each trained parameter gets a gradient. What you need:
+# `comm.broadcast(tensor, src=0)` copies rank 0's tensor to all ranks, in place, parameters included.
+# `make_buckets(list(model.parameters()), bucket_bytes)` wants a list. And a hook is given its parameter, not an index:
+# keep a dict by parameter, like `names` above.
 
 
 # %% tags=["exercise", "05.4"]
@@ -531,7 +542,8 @@ check("05.4", OverlappedDDP)
 # %% [markdown]
 # The same two ranks on the same link as in section 3, now with your class and buckets of 50,000 bytes.
 #
-# Predict: of the time in which gradients travel, which share (0 to 1) will be hidden behind backward?
+# Predict: of the time in which gradients travel, which share will be hidden behind backward? Give it as a number from
+# 0 to 1, like 0.5 for half.
 
 # %% tags=["predict"]
 predict("05.p3", None)
@@ -578,9 +590,9 @@ reveal("05.p3", overlap_share(overlapped))
 # The thin rows carry the buckets. Only the last one, with the gradients of the first layers, has nothing left to hide
 # behind.
 #
-# How large should a bucket be? Below is the recorded backward pass again. The upper part shows one size; the lower one the
-# time that is *exposed*, in which a step only waits, for all sizes. Seconds of a reduction come from lab 04's formula for a
-# ring of two ranks on this link.
+# How large should a bucket be? Below is the recorded backward pass again. The upper part shows one size; the lower
+# one the time that is *exposed*, in which a step only waits, for all sizes. Seconds of a reduction come from lab
+# 04's formula for a ring of two ranks on this link.
 
 
 # %%
@@ -594,17 +606,17 @@ bucket_timeline(
 )
 
 # %% [markdown]
-# Move the slider and watch the line under the title. At 1 byte every gradient travels alone: each pays two latencies, and
-# all together they are on their way for longer. At 300,000 bytes there is one bucket, which is full when backward has
-# ended; nothing of it is hidden.
+# Move the slider and watch the line under the title. At 1 byte every gradient travels alone: each pays two
+# latencies, and all together they are on their way for longer. At 300,000 bytes there is one bucket, which is full
+# when backward has ended; nothing of it is hidden.
 
 # %% tags=["widget"]
 bucket_player(gradients, reduce_seconds, SIZES, "LeNet's gradients in buckets (recorded; reductions predicted)")
 
 # %% [markdown]
 # **Accumulation without sync.** Four backward passes before one step make a batch four times as large in the same
-# memory (lab 03). Only the last of them needs to send. PyTorch calls it `no_sync()`; in your class it is `sync`. Count the
-# reductions of rank 0:
+# memory (lab 03). Only the last of them needs to send. PyTorch calls it `no_sync()`; in your class it is `sync`.
+# Count the reductions of rank 0:
 
 # %%
 for words, sync_all in (("sent after each of 4 passes", True), ("sync in the last pass only", False)):
@@ -615,9 +627,9 @@ for words, sync_all in (("sent after each of 4 passes", True), ("sync in the las
 # %% [markdown]
 # ## 5. The real thing (6 min)
 #
-# Now train for real, in processes, with both of your pieces of code, with the library's `DistributedDataParallel`, and with
-# PyTorch's. A *strategy* is a function that is given communicator, model and optimizer, and returns the step; so
-# PyTorch's is ten lines. `averaged_by` and `wrapped_by` make strategies of your function and your class.
+# Now train for real, in processes, with both of your pieces of code, with the library's `DistributedDataParallel`,
+# and with PyTorch's. A *strategy* is a function that is given communicator, model and optimizer, and returns the
+# step; so PyTorch's is ten lines. `averaged_by` and `wrapped_by` make strategies of your function and your class.
 
 
 # %%
@@ -635,8 +647,8 @@ def torch_ddp(comm, model, optimizer):
 
 
 # %% [markdown]
-# All runs see the same batches of 64 images and begin with the same parameters; each rank has one thread. The last line
-# is the fair opponent: one process with all cores.
+# All runs see the same batches of 64 images and begin with the same parameters; each rank has one thread. The last
+# line is the fair opponent: one process with all cores.
 
 # %% tags=["experiment"]
 CORES = os.cpu_count()
@@ -729,9 +741,9 @@ viz.timeline(paced, title=f"A step with {whose('05.4')} OverlappedDDP on 4 ranks
 # More ranks usually mean a larger batch: each keeps its images, so that its cores stay busy. An epoch then has fewer
 # steps, and each image takes less time. Is training over sooner, too?
 #
-# The next experiment answers with a small CNN in one process. Two runs have the same learning rate, one with batches of 16
-# and one with batches of 256. Predict: how many times as many *images* does the large batch need until 80 % of the held-out
-# digits are right?
+# The next experiment answers with a small CNN in one process. Two runs have the same learning rate, one with batches
+# of 16 and one with batches of 256. Predict: how many times as many *images* does the large batch need until 80 % of
+# the held-out digits are right?
 
 # %% tags=["predict"]
 predict("05.p4", None)
@@ -796,16 +808,16 @@ for batch, curve in ((16, small_batch), (256, large_batch)):
 reveal("05.p4", first_at(large_batch, WANTED)[1] / first_at(small_batch, WANTED)[1])
 
 # %% [markdown]
-# The large batch takes in more images a second, and throws much of that away: however exact its gradient is, a step is one
-# step, where the small batch makes 16. So take it 16 times as long: the **linear scaling rule** (Goyal et al. 2017). It fails where the gradient
-# changes over that distance, above all at the very start; hence the **warm-up**, in which the rate rises from the small
-# batch's to the scaled one, a little at every step.
+# The large batch takes in more images a second, and throws much of that away: however exact its gradient is, a step
+# is one step, where the small batch makes 16. So take it 16 times as long: the **linear scaling rule** (Goyal et al.
+# 2017). It fails where the gradient changes over that distance, above all at the very start; hence the **warm-up**,
+# in which the rate rises from the small batch's to the scaled one, a little at every step.
 #
 # ### Exercise 05.5 · `scaled_lr` (stretch)
 #
 # The learning rate of step `step`, counted from 0. The full rate is `base_lr * batch / base_batch`. Over the first
-# `warmup_epochs` epochs of `steps_per_epoch` steps it rises evenly from `base_lr`, at step 0, to the full rate, which the
-# first step after the warm-up has. From then on it stays. `warmup_epochs` may be 0.
+# `warmup_epochs` epochs of `steps_per_epoch` steps it rises evenly from `base_lr`, at step 0, to the full rate,
+# which the first step after the warm-up has. From then on it stays. `warmup_epochs` may be 0.
 
 
 # %% tags=["exercise", "05.5"]
@@ -824,10 +836,11 @@ def scaled_lr(step, steps_per_epoch, base_lr, base_batch, batch, warmup_epochs):
 check("05.5", scaled_lr)
 
 # %% [markdown]
-# Four ways to train with batches of 256: the small batch's rate; the scaled rate at once; the scaled rate after a warm-up
-# of two epochs; and LARS (You et al. 2017), which gives each layer a rate of its own, in proportion to the size of its
-# weights and against that of its gradient. How a run ends depends on where it starts, so each way gets four starts, shared
-# out to the ranks. Thick lines are means, thin ones single starts; the legend says where the means end.
+# Four ways to train with batches of 256: the small batch's rate; the scaled rate at once; the scaled rate after a
+# warm-up of two epochs; and LARS (You et al. 2017), which gives each layer a rate of its own, in proportion to the
+# size of its weights and against that of its gradient. How a run ends depends on where it starts, so each way gets
+# four starts, shared out to the ranks. Thick lines are means, thin ones single starts; the legend says where the
+# means end.
 
 # %% tags=["experiment"]
 my_lr = mine("05.5")
@@ -878,17 +891,20 @@ def batch_figure():
 batch_figure()
 
 # %% [markdown]
-# At 16 times the rate some starts are lost in the first steps and come back late or never; the warm-up saves most. For
-# 4,000 digits, batches of 256 are at the limit of the rule: even with a warm-up the gain over the small rate is small, and
-# it is the rate for each layer that pays. On ImageNet there is more room. ResNet-50 has 23.60 % error with batches of 256,
-# 23.74 % with 8,192 and a gradual warm-up, and 24.84 % with 8,192 and none (Goyal et al. 2017, table 1).
+# At 16 times the rate some starts are lost in the first steps and come back late or never. The warm-up helps on
+# average, not at every start: of six starts, two ended lower with it than without. For 4,000 digits, batches of 256
+# are at the limit of the rule: even with a warm-up the gain over the small rate is small, and it is the rate for
+# each layer that pays. On ImageNet there is more room. ResNet-50 has 23.60 % error with batches of 256, 23.74 % with
+# 8,192 and a gradual warm-up, and 24.84 % with 8,192 and none (Goyal et al. 2017, table 1).
 
 # %% [markdown]
 # ## 7. What the batch is made of (5 min)
 #
-# Batch norm subtracts the mean of the batch. With 2 images on each rank that is the mean of 2, and the same image comes out
-# differently on another rank. *Synchronised* batch norm takes the mean over all ranks: one collective in forward.
-# In backward an image has an influence on every other one's output, so there is one more.
+# Exercises 05.7 and 05.8 are here, since they are about batches too; 05.6 is in section 8.
+#
+# Batch norm subtracts the mean of the batch. With 2 images on each rank that is the mean of 2, and the same image
+# comes out differently on another rank. *Synchronised* batch norm takes the mean over all ranks: one collective in
+# forward. In backward an image has an influence on every other one's output, so there is one more.
 #
 # `comm` is outside autograd. A `torch.autograd.Function` says what backward does; here for a sum over ranks, whose
 # backward is again a sum over ranks. What `forward` returns is an ordinary result, and `ctx` carries over what
@@ -919,10 +935,12 @@ print(simulate(squared_sum, 2).values, "each rank's loss is the square of 1 + 2;
 # %% [markdown]
 # ### Exercise 05.7 · `sync_batch_norm` (stretch)
 #
-# `x` has shape (images, channels, height, width); a rank may have no images. Subtract each channel's mean over the images
-# of all ranks, divide by the square root of its biased variance plus `eps`, multiply by `weight`, add `bias`. Backward gives
-# the gradient of `x` through the whole batch. Those of `weight` and `bias` are this rank's part, since data parallel
-# training adds them up later. One collective in forward, one in backward.
+# `x` has shape (images, channels, height, width); a rank may have no images. Subtract each channel's mean over the
+# images of all ranks, divide by the square root of its variance plus `eps`, multiply by `weight`, add `bias`; both
+# have shape (channels,), a number for each channel. The variance is the *biased* one: the mean of the squared
+# deviations, divided by the count and not by one less. Backward gives the gradient of `x` through the whole batch.
+# Those of `weight` and `bias` are this rank's part, since data parallel training adds them up later. One collective
+# in forward, one in backward.
 
 
 # %% tags=["exercise", "05.7"]
@@ -985,9 +1003,9 @@ for words, own_only in (("each rank by its own", True), (f"{whose('05.7')} sync_
 #
 # ### Exercise 05.8 · `distributed_accuracy` (stretch)
 #
-# On every rank, return the share of images that are answered rightly, over the images of all ranks. The answer is the class
-# with the largest of `logits`, (images, classes). A label of -1 marks padding, which does not count. A rank may have no
-# images.
+# On every rank, return the share of images that are answered rightly, over the images of all ranks. The answer is
+# the class with the largest of `logits`, (images, classes). A label of -1 marks padding, which does not count. A
+# rank may have no images; in all at least one counts.
 
 
 # %% tags=["exercise", "05.8"]
@@ -1005,15 +1023,16 @@ def distributed_accuracy(comm, logits, labels):
 check("05.8", distributed_accuracy)
 
 # %% [markdown]
-# When every rank goes by this number, all of them stop training at the same step. A rank that stops when its *own* loss is
-# small enough leaves the others waiting for ever.
+# When every rank goes by this number, all of them stop training at the same step. A rank that stops when its *own*
+# loss is small enough leaves the others waiting for ever.
 
 # %% [markdown]
 # ## 8. Nobody waits (7 min)
 #
-# A synchronous step takes as long as the slowest rank. In *asynchronous* training a parameter server has the weights. A
-# worker takes them, computes a gradient, hands it in, and goes on with the newest weights, whatever the others do.
-# The price is *staleness*: while a worker computes, others have changed the weights, and its gradient belongs to old ones.
+# A synchronous step takes as long as the slowest rank. In *asynchronous* training a parameter server has the
+# weights. A worker takes them, computes a gradient, hands it in, and goes on with the newest weights, whatever the
+# others do. The price is *staleness*: while a worker computes, others have changed the weights, and its gradient
+# belongs to old ones.
 #
 # Predict: 8 equally fast workers. How many updates does a gradient come late, on average?
 
@@ -1023,9 +1042,10 @@ predict("05.p5", None)
 # %% [markdown]
 # ### Exercise 05.6 · `async_step` (stretch)
 #
-# `server` has `parameters` (a tensor), `version` (how many updates it has made) and `lr`. A worker computed `gradient` with the
-# parameters of `version`. Apply it as plain SGD does, however late it comes; count the update; return the staleness, which is
-# how many updates the server has made since that version, this one not counted.
+# `server` has `parameters` (a tensor), `version` (how many updates it has made) and `lr`. A worker computed
+# `gradient` with the parameters of `version`. Apply it as plain SGD does, however late it comes, and leave
+# `gradient` as it is; count the update; return the staleness, which is how many updates the server has made since
+# that version, this one not counted.
 
 
 # %% tags=["exercise", "05.6"]
@@ -1061,7 +1081,7 @@ def take_turns(workers, lr, updates=240):
     staleness = []
     for update in range(updates):
         gradient, version = taken[update % workers]
-        staleness.append(my_async_step(server, gradient, version))
+        staleness.append(my_async_step(server, gradient.clone(), version))
         taken[update % workers] = server.parameters.clone(), server.version
     return sum(staleness[workers:]) / len(staleness[workers:]), server.parameters.abs().item()
 
@@ -1077,9 +1097,9 @@ reveal("05.p5", take_turns(8, 0.05)[0])
 # Every other worker makes one update meanwhile. And staleness costs learning rate: at a rate at which one worker
 # arrives, eight may swing further and further away.
 #
-# So some systems bound it: *bounded staleness* of k lets the fastest worker be k steps ahead of the slowest, then it has
-# to wait (Ho et al. 2013). With k = 0 that is synchronous training. The next cell runs four simulated ranks, one of
-# which takes four times as long, for one virtual second each.
+# So some systems bound it: *bounded staleness* of k lets the fastest worker be k steps ahead of the slowest, then it
+# has to wait (Ho et al. 2013). With k = 0 that is synchronous training. The next cell runs four simulated ranks, one
+# of which takes four times as long, for one virtual second each.
 
 # %% tags=["experiment"]
 STEP, SECONDS = 0.01, 0.2 if FAST else 1.0  # virtual seconds of a step on a fast rank, and of the run
@@ -1110,19 +1130,20 @@ for words, staleness in (("synchronous", 0), ("at most 3 steps ahead", 3), ("asy
         print(f"{'':28} steps of ranks 0 to 3: {steps}")
 
 # %% [markdown]
-# The synchronous ranks all make as many steps as the slow one. A bound of 3 lets the fast ones run 3 steps ahead, and then
-# they wait for it all the same: a bound evens out hiccups, not a rank that is always slow. Asynchronous ranks take in
-# more images in the same time, with stale gradients, and on real machines with a result that cannot be repeated: who
-# comes first differs from run to run. That is one reason why large jobs are mostly synchronous, on machines that are
-# equally fast.
+# The synchronous ranks all make as many steps as the slow one. A bound of 3 lets the fast ones run 3 steps ahead,
+# and then they wait for it all the same: a bound evens out hiccups, not a rank that is always slow. Asynchronous
+# ranks take in more images in the same time, with stale gradients, and on real machines with a result that cannot be
+# repeated: who comes first differs from run to run. That is one reason why large jobs are mostly synchronous, on
+# machines that are equally fast.
 
 # %% [markdown]
 # ## 9. On real hardware, and what you know now (6 min)
 #
-# With GPUs the ranks talk through **NCCL**, and your functions stay as they are. Three things change. A collective runs
-# on the GPU itself, beside the computation, so overlap costs no core. Hooks run when a gradient is *queued*, not when it is
-# computed; NCCL keeps the order. And the links are faster, but so is the computation: the ratio of the two decides what
-# can be hidden, as it does here. Overlap saved 38.0 % of a ResNet-50 step with NCCL and 26.8 % with gloo (Li et al. 2020). For batch norm PyTorch has `torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)`.
+# With GPUs the ranks talk through **NCCL**, and your functions stay as they are. Three things change. A collective
+# runs on the GPU itself, beside the computation, so overlap costs no core. Hooks run when a gradient is *queued*,
+# not when it is computed; NCCL keeps the order. And the links are faster, but so is the computation: the ratio of
+# the two decides what can be hidden, as it does here. Overlap saved 38.0 % of a ResNet-50 step with NCCL and 26.8 %
+# with gloo (Li et al. 2020). For batch norm PyTorch has `torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)`.
 #
 # This line trains on two ranks, with gloo here and with NCCL where there are two GPUs:
 #
@@ -1154,8 +1175,8 @@ ask("05.q3")
 ask("05.q4")
 
 # %% [markdown]
-# And a riddle: a run of one of this lab's functions with a fault in it, or now and then a right one. Which fault is it? Run the
-# cell again for another.
+# And a riddle: a run of one of this lab's functions with a fault in it, or now and then a right one. Which fault is
+# it? Run the cell again for another.
 
 # %%
 diagnose("05")

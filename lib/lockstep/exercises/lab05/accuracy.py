@@ -145,7 +145,7 @@ ACCURACY = Exercise(
     asks=(
         "Return, on every rank, the share of images that are answered rightly, over the images of all ranks: the "
         "answer is the class with the largest logit. A label of -1 marks padding, an image that does not count. A rank "
-        "may have no images."
+        "may have no images; in all at least one counts."
     ),
     reference=distributed_accuracy,
     also_right=(accuracy_by_gathering, accuracy_with_weights),

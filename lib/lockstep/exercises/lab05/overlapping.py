@@ -587,8 +587,8 @@ OVERLAPPED = Exercise(
     asks=(
         "A class. `OverlappedDDP(model, comm, bucket_bytes)` copies rank 0's parameters and buffers to all ranks and "
         "registers hooks: when the last gradient of a bucket is ready, one asynchronous all-reduce of the bucket "
-        "starts, and backward goes on. `finish()`, called after backward, waits and puts the means over the ranks into "
-        "`.grad`. While the attribute `sync` is False, backward only adds up gradients and nothing is sent."
+        "starts, and backward goes on. `finish()`, called after backward, waits, puts the means over the ranks into "
+        "`.grad`, and forgets the handles. While the attribute `sync` is False, backward only adds up gradients and nothing is sent."
     ),
     reference=OverlappedDDP,
     also_right=(WithCounters, WithHooksOfTheGraph),
