@@ -107,6 +107,16 @@ def adds_to_a_tuple(comm, tensor):
     return chunks[r]
 
 
+def pairs_of_chunks(comm, tensor):
+    r, p, right, left = around(comm)
+    chunks = tensor.tensor_split(p)
+    for s in range(p - 1):
+        buf = torch.empty_like(chunks[(r - s - 2) % p])
+        comm.exchange((chunks[(r - s - 1) % p], right), (buf, left))
+        chunks[(r - s - 2) % p].add_(buf)
+    return chunks[r]
+
+
 def returns_an_index_of_the_loop(comm, tensor):
     r, p, right, left = around(comm)
     chunks = list(tensor.clone().tensor_split(p))
@@ -342,6 +352,8 @@ FOUND = [
     ("04.2", same_chunk_each_step, ["same chunk"]),
     ("04.2", everybodys_chunk_to_the_right, ["owner"]),
     ("04.2", adds_to_a_tuple, ["list(", "add_"]),
+    ("04.2", pairs_of_chunks, ["lists of pairs"]),
+    ("04.4", pairs_of_chunks, ["lists of pairs"]),
     ("04.2", returns_an_index_of_the_loop, ["single rank"]),
     ("04.2", returns_all_chunks, ["all chunks"]),
     ("04.3", own_chunk_each_step, ["your own chunk"]),

@@ -204,6 +204,7 @@ def test_a_crash_in_place_shows_what_the_tensor_should_hold():
 
 def test_a_riddle_in_place_shows_the_tensors(monkeypatch):
     # It showed that every rank returns None, and offered both "not in place" and "nothing is wrong".
-    monkeypatch.setattr(registry, "all", lambda: (find("04.5"),))
+    broadcast = find("04.5")
+    monkeypatch.setattr(registry, "all", lambda: (broadcast,))
     ended = next(run for run in (diagnose("04", seed=seed) for seed in range(9)) if run.seen.error is None)
     assert "leaves in place float" in repr(ended) and "returns None" not in repr(ended), repr(ended)

@@ -14,6 +14,7 @@ from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import all_of
 from lockstep.exercises.lab04.calls import of_calls
 from lockstep.exercises.lab04.steps import (
+    NO_SUCH_RANK,
     another_dtype,
     another_length,
     at_most,
@@ -468,7 +469,7 @@ ALL_REDUCE = Exercise(
             assumes_a_power_of_two,
             "You swap with the rank at distance 1, 2, 4, which exists for every rank only when their number is a "
             "power of two. And whole tensors are swapped: use the ring.",
-            symptom=says("this communicator has ranks"),
+            symptom=NO_SUCH_RANK,
         ),
         Mistake(
             "all send first",

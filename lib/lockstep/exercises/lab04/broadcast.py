@@ -14,6 +14,7 @@ from lockstep.exercises.exercise import Case, Exercise, Mistake, Symptom
 from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab04.steps import (
     NETWORK,
+    NO_SUCH_RANK,
     counted,
     deadlocked,
     numbers,
@@ -373,7 +374,7 @@ BROADCAST = Exercise(
             sends_beyond_the_last_rank,
             "You send to a rank that does not exist. Count places from the source, and take the result modulo the "
             "number of ranks; at a level that is not full, somebody has nobody to send to.",
-            symptom=says("this communicator has ranks"),
+            symptom=NO_SUCH_RANK,
         ),
         Mistake(
             "always from rank 0",

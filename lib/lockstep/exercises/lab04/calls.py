@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from lockstep.exercises.exercise import Mistake
-from lockstep.exercises.lab04.steps import raises
+from lockstep.exercises.lab04.steps import PAIR_FOR_LIST, raises
 
 
 def adds_to_a_tuple(comm, chunks):
@@ -58,6 +58,6 @@ def of_calls(alone: Callable[..., Any]) -> tuple[Mistake, ...]:
             _in_company(pairs_without_lists, alone),
             "`comm.exchange` takes two lists of pairs, since there may be several: first `[(tensor, dst)]`, then "
             "`[(tensor, src)]`.",
-            symptom=raises("ValueError", "to unpack"),
+            symptom=PAIR_FOR_LIST,
         ),
     )

@@ -14,7 +14,17 @@ import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import Finding, all_of, same_traffic, same_value
-from lockstep.exercises.lab04.steps import all_deadlocked, deadlocked, numbers, on_network, raises, says, side_by_side
+from lockstep.exercises.lab04.steps import (
+    NO_SUCH_RANK,
+    PAIR_FOR_LIST,
+    all_deadlocked,
+    deadlocked,
+    numbers,
+    on_network,
+    raises,
+    says,
+    side_by_side,
+)
 from lockstep.exercises.observe import Observation, Simulate
 
 
@@ -265,7 +275,7 @@ EXCHANGE = Exercise(
             forgets_to_wrap_around,
             "The last rank sends to a rank that does not exist. Its right neighbour is rank 0, which `% comm.size` "
             "gives; the left neighbour of rank 0 is the last one.",
-            symptom=says("this communicator has ranks"),
+            symptom=NO_SUCH_RANK,
         ),
         Mistake(
             "never waits for what arrives",
@@ -293,7 +303,7 @@ EXCHANGE = Exercise(
             pairs_without_lists,
             "`comm.exchange` takes two lists of pairs, since there may be several: first `[(tensor, dst)]`, then "
             "`[(tensor, src)]`.",
-            symptom=raises("ValueError", "to unpack"),
+            symptom=PAIR_FOR_LIST,
         ),
         Mistake(
             "never waits for what it sends",
@@ -314,7 +324,7 @@ EXCHANGE = Exercise(
             swaps_with_a_partner,
             "You swap with one partner, so what you receive comes from the rank you send to. In a ring these are two "
             "ranks; and with an odd number of ranks somebody would have no partner.",
-            symptom=says("this communicator has ranks"),
+            symptom=NO_SUCH_RANK,
         ),
         Mistake(
             "calls a collective on rank 0 only",

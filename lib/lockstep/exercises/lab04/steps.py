@@ -149,6 +149,18 @@ def raises(type: str, *words: str) -> Symptom:
     return symptom
 
 
+def matches(pattern: str) -> Symptom:
+    """An error whose message holds this regular expression."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        return seen.error is not None and re.search(pattern, seen.error.message) is not None
+
+    return symptom
+
+
+NO_SUCH_RANK = matches(r"(dst|src) is -?\d+: this communicator has ranks")
+PAIR_FOR_LIST = matches(r"values to unpack|(dst|src) is tensor\(")  # a tensor of two numbers unpacks to a pair
+
 MISMATCH = re.compile(r"receives into (\w+)(\[.*?\]), rank \d+ sends (\w+)(\[.*?\]):")
 
 
