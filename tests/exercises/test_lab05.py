@@ -13,8 +13,11 @@ from proof import verdict_on
 
 from lockstep.exercises import find
 from lockstep.exercises.lab05 import QUESTIONS
+from lockstep.exercises.lab05.batch_norm import one_each_way
 from lockstep.exercises.lab05.bucketing import make_buckets
-from lockstep.exercises.lab05.overlapping import OverlappedDDP
+from lockstep.exercises.lab05.overlap_right import OverlappedDDP
+from lockstep.exercises.lab05.toys import build
+from lockstep.exercises.observe import Observation
 
 
 def outcome(exercise_id: str, fn) -> tuple[str, str]:
@@ -35,6 +38,18 @@ def test_what_a_newcomer_wrote_gets_its_cause(exercise_id, fn, words):
 
 def test_the_class_that_they_changed_is_right():
     assert outcome("05.4", ByIndex) == ("passed", "")
+
+
+def test_the_cases_of_buckets_say_how_many_there_are():
+    # "A bucket for each parameter", said a case, and its verdict "expected 2, one for each bucket" of 3 parameters.
+    for case in find("05.4").draw(0):
+        buckets = make_buckets(list(build(case.args[0], 0).parameters()), case.args[1])
+        assert ("one bucket" if len(buckets) == 1 else "two buckets") in case.name and len(buckets) <= 2
+
+
+def test_one_collective_is_no_plural():
+    found = one_each_way(None, Observation(collectives=(("all_reduce",),)), None)
+    assert "1 collective in" in found.sentence
 
 
 # --- 05.1

@@ -1,4 +1,4 @@
-"""Lab 05, "Data parallel": one file an exercise, and the lab's questions.
+"""Lab 05, "Data parallel": a file an exercise (four for 05.4), and the lab's questions.
 
 Floor 4, room `exercises`; read `exercise.py` first. What students read around these exercises is in
 `solutions/05_data_parallel.py`.

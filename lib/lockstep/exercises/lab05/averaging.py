@@ -162,7 +162,7 @@ def gives_frozen_ones_a_gradient(model, comm, samples):
 
 
 def after_backward(fn: Callable[..., Any], comm: Communicator, x: Tensor, y: Tensor, kind: str, seed: int) -> Any:
-    """After one backward pass and `fn`: the trained parameters' gradients (None counts as zeros); frozen ones with one."""
+    """Trained parameters' gradients after one backward pass and `fn` (None: zeros); names of frozen ones with any."""
     model = build(kind, seed)
     model.both = comm.rank == 0
     if len(x):
@@ -229,7 +229,8 @@ AVERAGE = Exercise(
     asks=(
         "Each rank's loss was the mean over its own `samples`, and backward has run. Change every trained parameter's "
         "`.grad`, on every rank, into the gradient of the mean over all samples of all ranks. A gradient that is None "
-        "counts as zeros. A frozen parameter's `.grad` stays None. A rank may have no samples; in all there is at least one."
+        "counts as zeros. A frozen parameter's `.grad` stays None. A rank may have no samples; in all there is "
+        "at least one."
     ),
     reference=average_gradients,
     also_right=(average_in_one_message, average_with_handles, average_through_rank_0),

@@ -228,9 +228,10 @@ def one_each_way(case: Case, seen: Observation, expected: Observation) -> Findin
     for rank, called in enumerate(seen.collectives):
         if len(called) != 2:
             listed = ", ".join(called) or "none"
+            many = f"{len(called)} collective{'s' * (len(called) != 1)}"
             return Finding(
-                f"The numbers are right, but rank {rank} calls {len(called)} collective{'s' * (len(called) != 1)} in forward "
-                f"and backward together; one in each is what it takes.",
+                f"The numbers are right, but rank {rank} calls {many} in forward and backward together; it takes one in "
+                f"each.",
                 "2", f"{len(called)}: {listed}", ("count", [len(one) for one in seen.collectives]),
             )  # fmt: skip
     return None
