@@ -544,7 +544,7 @@ check("04.6", predict_seconds)
 predict("04.p3", None)
 
 # %% tags=["experiment"]
-SIZES = [4 * 16**k for k in range(5 if FAST else 7)]  # bytes
+SIZES = [4 * 16**k for k in range(6 if FAST else 7)]  # bytes
 TOGETHER = max(2, min(RANKS, os.cpu_count() or 2))  # ranks that have a core each
 
 

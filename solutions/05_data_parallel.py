@@ -110,7 +110,7 @@ recall("05")
 # A random generator of one's own is three lines. This one draws the same numbers wherever it runs, and whatever else
 # draws random numbers does not notice:
 
-# %% tags=["stable"]
+# %%
 own = torch.Generator()
 own.manual_seed(7)
 print(torch.randint(100, (5,), generator=own).tolist())
@@ -449,7 +449,7 @@ make_buckets = mine("05.3")
 # Run this worked example before you go on. `register_post_accumulate_grad_hook` calls the function each time when
 # the parameter's `.grad` is complete; what the hook does, backward waits for.
 
-# %% tags=["stable"]
+# %%
 layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
 names = {parameter: name for name, parameter in layers.named_parameters()}
 order = []
