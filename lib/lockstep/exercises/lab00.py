@@ -19,6 +19,7 @@ from lockstep.exercises.exercise import Case, Exercise, Mistake, Symptom, on_ran
 from lockstep.exercises.judge import Finding, all_of, same_value
 from lockstep.exercises.observe import Call, Observation, Simulate
 from lockstep.exercises.questions import Option, Question
+from lockstep.exercises.symptoms import is_deadlock
 
 # --- 00.1 hello
 
@@ -191,10 +192,6 @@ def asks_the_others(case: Case, seen: Observation, expected: Observation) -> Fin
 
 def hello_cases(rng: np.random.Generator) -> list[Case]:
     return [on_ranks(ranks) for ranks in (1, 2, 3, 4, 5, int(rng.integers(6, 9)))]
-
-
-def is_deadlock(case: Case, seen: Observation, expected: Observation) -> bool:
-    return seen.error is not None and seen.error.type == "Deadlock"
 
 
 def always_14(case: Case, seen: Observation, expected: Observation) -> bool:

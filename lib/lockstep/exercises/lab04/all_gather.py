@@ -22,11 +22,11 @@ from lockstep.exercises.lab04.steps import (
     numbers,
     on_network,
     one_neighbour,
-    says,
     sends_more,
     side_by_side,
-)  # fmt: skip
+)
 from lockstep.exercises.observe import Simulate
+from lockstep.exercises.symptoms import says
 
 
 def ring_all_gather(comm, chunk, sizes):

@@ -19,11 +19,10 @@ from lockstep.exercises.lab04.steps import (
     deadlocked,
     numbers,
     on_network,
-    raises,
     same_in_place,
-    says,
-)  # fmt: skip
+)
 from lockstep.exercises.observe import Observation, Simulate
+from lockstep.exercises.symptoms import raises, says
 
 
 def tree_broadcast(comm, tensor, src):
@@ -130,15 +129,6 @@ def stops_one_level_early(comm, tensor, src):
         elif have <= place < 2 * have:
             comm.recv(tensor, (comm.rank - have) % p)
         have *= 2
-
-
-def keeps_the_distance(comm, tensor, src):
-    p, place = comm.size, (comm.rank - src) % comm.size
-    for have in range(1, p):
-        if place == have - 1:
-            comm.send(tensor, (comm.rank + 1) % p)
-        elif place == have:
-            comm.recv(tensor, (comm.rank - 1) % p)
 
 
 def only_the_source_sends(comm, tensor, src):

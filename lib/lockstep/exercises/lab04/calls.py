@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from lockstep.exercises.exercise import Mistake
-from lockstep.exercises.lab04.steps import PAIR_FOR_LIST, raises
+from lockstep.exercises.lab04.steps import PAIR_FOR_LIST
+from lockstep.exercises.symptoms import raises
 
 
 def adds_to_a_tuple(comm, chunks):

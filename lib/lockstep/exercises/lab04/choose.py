@@ -113,16 +113,6 @@ def leaves_rabenseifner_out(nbytes, ranks, latency, bandwidth):
     return min((RING, DOUBLING), key=lambda name: seconds_of(name, nbytes, ranks, latency, bandwidth))
 
 
-def bytes_in_each_message(nbytes, ranks, latency, bandwidth):
-    def seconds(name):
-        messages, moved = chain(name, nbytes, ranks)
-        k = ranks.bit_length() - 1
-        again = (2 * k - 1) * 2 * (1 - 1 / 2**k) * nbytes if name == RABENSEIFNER and k else 0
-        return messages * latency + (moved + again) / bandwidth
-
-    return min(NAMES, key=seconds)
-
-
 def a_name_of_its_own(nbytes, ranks, latency, bandwidth):
     return choose(nbytes, ranks, latency, bandwidth).removesuffix("_all_reduce")
 

@@ -21,11 +21,10 @@ from lockstep.exercises.lab04.steps import (
     deadlocked,
     numbers,
     on_network,
-    raises,
-    says,
     side_by_side,
 )
 from lockstep.exercises.observe import Observation, Simulate
+from lockstep.exercises.symptoms import raises, says
 
 
 def exchange(comm, outgoing, incoming):

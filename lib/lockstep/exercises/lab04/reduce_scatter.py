@@ -25,12 +25,11 @@ from lockstep.exercises.lab04.steps import (
     numbers,
     on_network,
     one_neighbour,
-    raises,
-    says,
     sends_more,
     side_by_side,
-)  # fmt: skip
+)
 from lockstep.exercises.observe import Observation, Simulate
+from lockstep.exercises.symptoms import raises, says
 
 
 def ring_reduce_scatter(comm, tensor):

@@ -19,6 +19,7 @@ from lockstep.exercises.exercise import Case, Symptom, on_ranks
 from lockstep.exercises.judge import Finding, Judge
 from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
+from lockstep.exercises.symptoms import matches
 from lockstep.hardware import Link
 
 NETWORK = Link(10e-6, 1e9, "a uniform network, to count steps on")
@@ -127,33 +128,6 @@ def all_deadlocked(start: str) -> Symptom:
     def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
         stuck = seen.error is not None and seen.error.type == "Deadlock"
         return stuck and all(what.startswith(start) for _, what in seen.error.waits)
-
-    return symptom
-
-
-def says(*words: str) -> Symptom:
-    """An error whose message holds all of the words."""
-
-    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        return seen.error is not None and all(word in seen.error.message for word in words)
-
-    return symptom
-
-
-def raises(type: str, *words: str) -> Symptom:
-    """An error of this type whose message holds all of the words."""
-
-    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        return says(*words)(case, seen, expected) and seen.error.type == type
-
-    return symptom
-
-
-def matches(pattern: str) -> Symptom:
-    """An error whose message holds this regular expression."""
-
-    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        return seen.error is not None and re.search(pattern, seen.error.message) is not None
 
     return symptom
 

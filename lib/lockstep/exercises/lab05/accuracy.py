@@ -16,6 +16,7 @@ from lockstep.exercises.judge import same_value
 from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab05.toys import in_words
 from lockstep.exercises.observe import Observation, Simulate
+from lockstep.exercises.symptoms import is_deadlock
 
 
 def distributed_accuracy(comm, logits, labels):
@@ -124,10 +125,6 @@ def _answers(rng: np.random.Generator, n: int, padding: int) -> tuple[Tensor, Te
     labels[:1], labels[1:2] = best[:1], (best[1:2] + 1) % 3
     labels[n - padding :] = -1
     return logits, labels
-
-
-def is_deadlock(case: Case, seen: Observation, expected: Observation) -> bool:
-    return seen.error is not None and seen.error.type == "Deadlock"
 
 
 def is_nan(case: Case, seen: Observation, expected: Observation) -> bool:

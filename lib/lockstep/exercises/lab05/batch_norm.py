@@ -17,9 +17,10 @@ from torch import Tensor
 from lockstep.comm import Communicator
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
 from lockstep.exercises.judge import Finding, all_of, same_value
-from lockstep.exercises.lab05.likeness import by_first_failure, raises
+from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab05.toys import in_words, named_first
 from lockstep.exercises.observe import Observation, Simulate
+from lockstep.exercises.symptoms import raises
 
 
 def sync_batch_norm(comm, x, weight, bias, eps):

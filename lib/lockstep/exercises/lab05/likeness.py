@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lockstep.exercises.exercise import Case, Mistake, Symptom
+from lockstep.exercises.exercise import Case, Mistake
 from lockstep.exercises.judge import Judge, judged
 from lockstep.exercises.observe import Failure, Observation
 
@@ -39,12 +39,3 @@ def by_first_failure(
 def _told(error: Failure) -> tuple[object, ...]:
     """What two errors with the same cause share: type, message and ranks, without names and numbers."""
     return error.type, error.fault, re.sub(r"'[^']*'|\d+", "", error.message)
-
-
-def raises(type: str, *words: str) -> Symptom:
-    """A symptom: an error of this type whose message holds all of `words`."""
-
-    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        return seen.error is not None and seen.error.type == type and all(w in seen.error.message for w in words)
-
-    return symptom

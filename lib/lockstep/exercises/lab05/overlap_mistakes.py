@@ -10,10 +10,10 @@ import torch
 from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Mistake
 from lockstep.exercises.lab05.bucketing import make_buckets
-from lockstep.exercises.lab05.likeness import raises
 from lockstep.exercises.lab05.overlap_judge import SYNC, reductions
 from lockstep.exercises.lab05.overlap_right import OverlappedDDP
 from lockstep.exercises.observe import Observation
+from lockstep.exercises.symptoms import raises
 
 
 class NoInitialBroadcast(OverlappedDDP):
