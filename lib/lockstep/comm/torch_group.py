@@ -282,7 +282,8 @@ class TorchCommunicator(BackendCollectives):
 
     def check_all_waited(self) -> None:
         """At the end of the rank's function: raise NeverWaited when it left a handle without `wait()`."""
-        for handle, site in self.not_waited.items():
+        if self.not_waited:
+            handle, site = next(iter(self.not_waited.items()))
             raise never_waited(self._in_run[self.rank], handle.call.text, site)
 
     def begins_beside(self, call: Call) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from lockstep.hardware import Device
@@ -51,6 +52,24 @@ class Cost:
         Source: Williams, Waterman, Patterson 2009, "Roofline", equation in section 3.
         """
         return max(self.flops / device.rate(dtype), self.bytes / device.memory_bandwidth)
+
+
+def seconds_of(
+    cost: Cost | float,
+    device: Device | None,
+    advice: str = "give device=, such as lockstep.hardware.device('A100').",
+) -> float:
+    """Seconds of a cost, which may be a number of seconds itself; `advice` ends the sentence about a missing device.
+
+    Raises ValueError for a `Cost` without a device, and for what is neither a `Cost` nor a number of at least 0.
+    """
+    if isinstance(cost, Cost):
+        if device is None:
+            raise ValueError(f"{cost} takes seconds on a device: {advice}")
+        return cost.seconds(device)
+    if isinstance(cost, Real) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0:
+        return float(cost)
+    raise ValueError(f"a cost is Cost(flops, bytes) or a number of seconds of at least 0, not {cost!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.comm import AllReduce, CommunicationError, Communicator, Exchange
+from lockstep.nn.outputs import map_tensors
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
 from lockstep.parallel.batch_norm import SyncBatchNorm2d
-from lockstep.parallel.outputs import map_tensors
 from lockstep.parallel.reducer import Reducer
 from lockstep.parallel.uneven import uneven_batches
 

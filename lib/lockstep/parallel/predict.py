@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lockstep.comm import predict_seconds
-from lockstep.cost import Cost, LayerCost, check_profile
+from lockstep.cost import LayerCost, check_profile, seconds_of
 from lockstep.hardware import Device
 from lockstep.parallel.buckets import make_buckets
 
@@ -63,7 +63,7 @@ def predict_step(
     Raises what `predict_seconds`, `make_buckets` and `check_profile` raise; ValueError for a `Cost` without a device.
     """
     check_profile(model, profile)
-    forward = sum(_seconds(cost.forward, device) for cost in profile.values())
+    forward = sum(seconds_of(cost.forward, device) for cost in profile.values())
     backward, ready = _ready(model, profile, device)
     trained = [p for p in model.parameters() if p.requires_grad and p.numel()]
     free, exchanges = 0.0, []
@@ -133,7 +133,7 @@ def _ready(model: nn.Module, profile: Mapping[str, LayerCost], device: Device | 
     """
     at, spent = {}, 0.0
     for name, cost in reversed(profile.items()):
-        spent += _seconds(cost.backward, device)
+        spent += seconds_of(cost.backward, device)
         at[name] = spent
     ready: dict[int, float] = {}
     when = 0.0
@@ -142,11 +142,3 @@ def _ready(model: nn.Module, profile: Mapping[str, LayerCost], device: Device | 
         for parameter in module.parameters(recurse=False):
             ready[id(parameter)] = max(when, ready.get(id(parameter), 0.0))  # a tied one is there at its last use
     return spent, ready
-
-
-def _seconds(cost: Cost | float, device: Device | None) -> float:
-    if not isinstance(cost, Cost):
-        return float(cost)
-    if device is None:
-        raise ValueError(f"{cost} takes seconds on a device: give device=, such as lockstep.hardware.device('A100').")
-    return cost.seconds(device)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lockstep.comm import CommunicationError, Communicator
-from lockstep.parallel.outputs import map_tensors, tensors_in
+from lockstep.nn.outputs import map_tensors, tensors_in
 
 
 def uneven_batches(comm: Communicator, loader: Iterable[Any]) -> Iterator[tuple[Any, float]]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.cost import Cost, LayerCost, check_profile
+from lockstep.nn.outputs import tensors_in
 
 
 class Charge:
@@ -54,7 +55,7 @@ class Charge:
 
         def ran(_: nn.Module, __: Any, output: Any) -> None:
             self._charge(f"forward {shown}", forward)
-            outputs = [tensor for tensor in _tensors(output) if tensor.requires_grad]
+            outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
             if len(outputs) == 1:
                 outputs[0].register_hook(arrived)
             elif outputs:
@@ -65,14 +66,3 @@ class Charge:
     def _charge(self, name: str, seconds: float) -> None:
         if self._spend is not None and seconds:
             self._spend(name, seconds)
-
-
-def _tensors(output: Any) -> list[Tensor]:
-    """The tensors of a module's output: itself, or those in its tuples, lists and dictionaries."""
-    if isinstance(output, Tensor):
-        return [output]
-    if isinstance(output, Mapping):
-        output = list(output.values())
-    if isinstance(output, (tuple, list)):
-        return [tensor for part in output for tensor in _tensors(part)]
-    return []

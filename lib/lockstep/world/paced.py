@@ -7,7 +7,6 @@ sleep for what is left, so that four of them on two cores overlap as four device
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ import torch
 from lockstep import hardware
 from lockstep.comm.torch_group import TorchCommunicator
 from lockstep.comm.torch_handles import Call
-from lockstep.cost import Cost, LayerCost
+from lockstep.cost import Cost, LayerCost, seconds_of
 from lockstep.hardware import Device, Link
 from lockstep.trace.events import KINDS
 from lockstep.world.charging import Charge
@@ -148,13 +147,7 @@ class PacedCommunicator(TorchCommunicator):
 
     def cost_seconds(self, cost: Cost | float) -> float:
         """How long `cost` takes this rank. Raises ValueError when it is none, or no device is known."""
-        if isinstance(cost, Cost):
-            if self.pace.device is None:
-                raise ValueError(f'{cost} takes seconds on a device: launch(..., pace=True, device="A100"), for one.')
-            return cost.seconds(self.pace.device) * self.slow
-        if isinstance(cost, Real) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0:
-            return float(cost) * self.slow
-        raise ValueError(f"a cost is Cost(flops, bytes) or a number of seconds of at least 0, not {cost!r}")
+        return seconds_of(cost, self.pace.device, 'launch(..., pace=True, device="A100"), for one.') * self.slow
 
     def _begin(self) -> None:
         self.frames.since = self.now()

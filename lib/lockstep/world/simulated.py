@@ -7,10 +7,8 @@ run on a lane of their own. Read `scheduler` (whose turn it is), `transfers` (wh
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -18,7 +16,7 @@ from torch import Tensor, nn
 from lockstep.comm import CommunicationError, Communicator
 from lockstep.comm.errors import never_waited
 from lockstep.comm.signature import check_rank, check_tensor, describe
-from lockstep.cost import Cost, LayerCost
+from lockstep.cost import Cost, LayerCost, seconds_of
 from lockstep.trace import Span
 from lockstep.trace.events import KINDS
 from lockstep.world.beside import Job, OwnWork
@@ -211,9 +209,9 @@ class SimulatedCommunicator(Communicator):
             self.strand.returned = handle
             handle.wait()
         self.strand.returned = None
-        for handle in forgotten:
-            if not handle.may_be_left:
-                raise never_waited(self.strand.rank, handle.text, (handle.site.file, handle.site.line))
+        wrong = [handle for handle in forgotten if not handle.may_be_left]
+        if wrong:
+            raise never_waited(self.strand.rank, wrong[0].text, (wrong[0].site.file, wrong[0].site.line))
 
     def check_thread(self) -> None:
         """Raise CommunicationError in a thread that is not the rank's."""
@@ -258,13 +256,7 @@ class SimulatedCommunicator(Communicator):
         return self.group.ranks[rank]
 
     def _seconds(self, cost: Cost | float) -> float:
-        if isinstance(cost, Cost):
-            seconds = cost.seconds(self.simulation.cluster.device)
-        elif isinstance(cost, Real) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0:
-            seconds = float(cost)
-        else:
-            raise ValueError(f"a cost is Cost(flops, bytes) or a number of seconds of at least 0, not {cost!r}")
-        return seconds / self.simulation.speeds[self.strand.rank]
+        return seconds_of(cost, self.simulation.cluster.device) / self.simulation.speeds[self.strand.rank]
 
     def _spend(self, name: str, seconds: float) -> None:
         """A piece of work that takes `seconds`, now."""

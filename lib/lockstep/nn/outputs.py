@@ -1,6 +1,6 @@
 """The tensors in what a model returns and in what a loader gives: one, or a structure of them.
 
-Floor 2, room `parallel`. A structure is made of tuples, lists, dictionaries and dataclasses, however deep.
+Floor 0, room `nn`. A structure is made of tuples, lists, dictionaries and dataclasses, however deep.
 """
 
 from __future__ import annotations
