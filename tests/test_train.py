@@ -158,7 +158,7 @@ def test_every_exact_strategy_equals_the_whole_batch_in_one_process(world):
 def in_processes(comm):
     """Everything that needs real ranks, in one launch."""
     seeded = train(comm, "ddp", fast=True)
-    served = [train(comm, strategy, fast=True, batch=20, lr=0.05, seed=1) for strategy in ("async", "ssp")]
+    served = [train(comm, strategy, fast=True, batch=10, lr=0.05, seed=1) for strategy in ("async", "ssp")]
     torch.manual_seed(comm.rank)
     return seeded.losses, served, all_exact(comm)
 
@@ -167,10 +167,10 @@ def test_in_real_processes():
     values = launch(in_processes, 2, seed=1).values
     check_exact([exact for _, _, exact in values])
     for name, first, second in zip(("async", "ssp"), *[served for _, served, _ in values], strict=True):
-        assert first.strategy == name and first.losses == second.losses and len(first.losses) == 32
+        assert first.strategy == name and first.losses == second.losses and len(first.losses) == 64
         assert first.accuracies == second.accuracies
         same_state(first.weights, second.weights)
-        assert sum(first.losses[-5:]) < sum(first.losses[:5])
+        assert sum(first.losses[-5:]) < 0.9 * sum(first.losses[:5])
     # launch decides the seed, unless the caller does
     assert values[0][0] == values[1][0] == pytest.approx(train(fast=True, seed=1).losses, rel=1e-4)
     assert values[0][0] != pytest.approx(train(fast=True, seed=2).losses, rel=1e-4)
@@ -193,7 +193,7 @@ def test_naive_sends_one_all_reduce_for_each_gradient_and_one_for_the_report():
     sent = [message.bytes for message in run.trace.messages if message.src == 0]
     start = 61706 * 4 + 8  # rank 0's parameters, and the seed of the order
     assert sum(sent) == start + 20 * (61706 * 4 + 11 * 8) + 16
-    assert len(sent) == 11 + 20 * 11 * 2 + 2
+    assert len(sent) == 2 + 20 * 11 * 2 + 2
 
 
 def test_a_run_of_train_is_the_same_in_one_process_and_on_ranks():

@@ -35,8 +35,13 @@ def check_same_model(comm: Communicator, model: nn.Module, settings: str) -> Non
     raise CommunicationError(_difference(first, strangers[0], other))
 
 
-def copy_from_rank_0(comm: Communicator, tensors: Sequence[Tensor], bucket_bytes: int) -> None:
-    """Collective: give all `tensors` the values that they have on rank 0, about `bucket_bytes` at a time."""
+def copy_from_rank_0(comm: Communicator | None, tensors: Sequence[Tensor], bucket_bytes: int = 25 * 2**20) -> None:
+    """Collective: give all `tensors` the values that they have on rank 0, about `bucket_bytes` at a time.
+
+    `comm` is None in a process of its own, where they have them.
+    """
+    if comm is None:
+        return
     for positions in make_buckets(tensors, bucket_bytes):
         group = [tensors[position].detach() for position in positions]
         flat = torch.cat([tensor.reshape(-1) for tensor in group])

@@ -63,7 +63,7 @@ class ParameterServer:
             raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
         check_same_model(comm, model, f"staleness={staleness}")
         with torch.no_grad():
-            copy_from_rank_0(comm, [*model.parameters(), *model.buffers()], bucket_bytes=25 * 2**20)
+            copy_from_rank_0(comm, [*model.parameters(), *model.buffers()])
         self._weights = Weights(self._parameters, make_optimizer, comm.size, staleness) if comm.rank == 0 else None
         self._comm = comm.on_cpu()  # collective: nobody begins before rank 0 has its optimizer
         self._requests = PacketLayout(3 + len(self._parameters), self._parameters)

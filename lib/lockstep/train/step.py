@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
@@ -49,17 +48,28 @@ def forward_backward(
     return loss.item()
 
 
+def averaging_step(
+    comm: Communicator, forward: Callable[[Tensor], Tensor], optimizer: Optimizer, finish: Callable[[], object] = int
+) -> Step:
+    """A step of ranks whose gradients become the mean over ranks during backward, or in `finish()` after it."""
+
+    def step(images: Tensor, labels: Tensor, batch: int) -> float:
+        optimizer.zero_grad(set_to_none=True)
+        with span(comm, "forward"):
+            loss = F.cross_entropy(forward(images), labels, reduction="sum") / batch
+        report = comm.all_reduce(loss.detach().double(), async_op=True)  # on its way while backward computes
+        with span(comm, "backward"):
+            (loss * comm.size).backward()  # the mean over ranks is taken of what is to be added up
+            finish()
+        optimizer.step()
+        return report.wait().item()
+
+    return step
+
+
 def add_up(comm: Communicator | None, tensor: Tensor) -> Tensor:
     """The sum of every rank's tensor, in place."""
     return tensor if comm is None else comm.all_reduce(tensor)
-
-
-@torch.no_grad()
-def copy_from_rank_0(comm: Communicator | None, tensors: list[Tensor]) -> None:
-    """Give every rank the values of rank 0."""
-    if comm is not None:
-        for tensor in tensors:
-            tensor.copy_(comm.broadcast(tensor.detach().clone(memory_format=torch.contiguous_format), src=0))
 
 
 def span(comm: Communicator | None, name: str) -> AbstractContextManager:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from lockstep.comm import AllReduce, Central, Communicator, Exchange
 from lockstep.parallel import DistributedDataParallel
+from lockstep.parallel.agreement import copy_from_rank_0
 from lockstep.train.served import parameter_server
-from lockstep.train.step import Step, Strategy, add_up, copy_from_rank_0, forward_backward, span
+from lockstep.train.step import Step, Strategy, add_up, averaging_step, forward_backward
 
 
 def none(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
@@ -68,19 +68,7 @@ def central(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -
 def _data_parallel(comm: Communicator | None, model: nn.Module, optimizer: Optimizer, exchange: Exchange) -> Step:
     if comm is None:
         return none(comm, model, optimizer)
-    wrapped = DistributedDataParallel(model, comm, exchange=exchange)
-
-    def step(images: Tensor, labels: Tensor, batch: int) -> float:
-        optimizer.zero_grad(set_to_none=True)
-        with span(comm, "forward"):
-            loss = F.cross_entropy(wrapped(images), labels, reduction="sum") / batch
-        report = comm.all_reduce(loss.detach().double(), async_op=True)  # on its way while backward computes
-        with span(comm, "backward"):
-            (loss * comm.size).backward()  # the wrapper averages over ranks what is to be added up
-        optimizer.step()
-        return report.wait().item()
-
-    return step
+    return averaging_step(comm, DistributedDataParallel(model, comm, exchange=exchange), optimizer)
 
 
 STRATEGIES: dict[str, Strategy] = {

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from lockstep.comm import Communicator
-from lockstep.train.step import Step, Strategy, add_up, copy_from_rank_0, span
+from lockstep.parallel.agreement import copy_from_rank_0
+from lockstep.train.step import Step, Strategy, add_up, averaging_step, span
 
 
 def averaged_by(average_gradients: Callable[[nn.Module, Communicator, int], Any]) -> Strategy:
@@ -57,18 +58,7 @@ def wrapped_by(wrap: Callable[[nn.Module, Communicator, int], Any], bucket_bytes
         _check_ranks(comm, strategy)
         copy_from_rank_0(comm, [*model.parameters(), *model.buffers()])
         wrapper = wrap(model, comm, bucket_bytes)
-
-        def step(images: Tensor, labels: Tensor, batch: int) -> float:
-            optimizer.zero_grad(set_to_none=True)
-            with span(comm, "forward"):
-                loss = F.cross_entropy(model(images), labels, reduction="sum") / batch
-            with span(comm, "backward"):
-                (loss * comm.size).backward()
-                wrapper.finish()
-            optimizer.step()
-            return add_up(comm, loss.detach().double()).item()
-
-        return step
+        return averaging_step(comm, model, optimizer, wrapper.finish)
 
     return _named(strategy, "wrapped_by", wrap)
 

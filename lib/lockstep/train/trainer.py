@@ -22,8 +22,9 @@ from lockstep.comm import Communicator
 from lockstep.data import Normalize, load, permutation, shard
 from lockstep.nn import MODELS
 from lockstep.parallel import distributed_accuracy
+from lockstep.parallel.agreement import copy_from_rank_0
 from lockstep.train.result import TrainResult
-from lockstep.train.step import Apart, Step, Strategy, copy_from_rank_0
+from lockstep.train.step import Apart, Step, Strategy
 from lockstep.train.strategies import STRATEGIES
 from lockstep.world.seeding import torch_seed
 
