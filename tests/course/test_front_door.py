@@ -318,6 +318,7 @@ def address():
     server.server_close()
 
 
+@pytest.mark.stalls
 def test_an_index_that_answers_is_told_from_one_that_refuses_or_is_silent(address, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert install.answers(address)

@@ -240,6 +240,7 @@ def loops(numbers):
         numbers.sort()
 
 
+@pytest.mark.stalls
 def test_an_endless_loop_is_stopped_and_its_line_named(monkeypatch):
     monkeypatch.setattr("lockstep.exercises.trial.LIMIT", 1.0)
     begin = time.monotonic()

@@ -35,6 +35,7 @@ def failing(program, ranks=3, error=RankError, **settings):
     return caught.value, time.monotonic() - begun
 
 
+@pytest.mark.stalls
 def test_a_rank_raises_while_the_others_wait():
     # The others sit in a barrier and the cell is frozen (ipyparallel#435), by default for 30 minutes.
     def divide(x):
@@ -65,6 +66,7 @@ def test_ranks_that_all_fail_alike_share_one_line():
     assert "3: failed in the same way" in str(error) or "failed in the same way" in str(error)
 
 
+@pytest.mark.stalls
 def test_the_root_cause_is_not_the_rank_that_lost_its_partner():
     # A peer that exits before a group's first collective leaves the others hanging (gloo#520).
     def program(comm):
@@ -78,6 +80,7 @@ def test_the_root_cause_is_not_the_rank_that_lost_its_partner():
     assert seconds < 1 + SLACK
 
 
+@pytest.mark.stalls
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals on Windows")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
 def test_a_rank_is_killed_by_a_signal(number):
@@ -181,6 +184,7 @@ def test_a_recursion_without_end_is_folded():
     assert len(str(error).splitlines()) < 20
 
 
+@pytest.mark.stalls
 def test_a_deadlock_through_the_communicator_is_exact():
     # Both receive first, one has finished: exact, within 2 s, with call and line.
     def program(comm):
@@ -197,6 +201,7 @@ def test_a_deadlock_through_the_communicator_is_exact():
     assert seconds < 2 + SLACK
 
 
+@pytest.mark.stalls
 def test_a_collective_that_one_rank_skips():
     def program(comm):
         if comm.rank != 0:
@@ -219,6 +224,7 @@ def test_different_collectives_name_both():
     assert type(error.cause).__name__ == "CommunicationError"
 
 
+@pytest.mark.stalls
 @linux
 @pytest.mark.parametrize("way", ["recv", "handle", "ddp"])
 def test_a_deadlock_of_torch_distributed_looks_like_one(way):
@@ -261,6 +267,7 @@ def test_ranks_that_sleep_or_compute_or_transfer_are_not_a_deadlock():
     assert launch(program, 2, timeout=30).values == ["ok", "ok"]
 
 
+@pytest.mark.stalls
 def test_a_rank_that_loops_ends_at_the_time_limit():
     def spin():
         while True:
@@ -325,6 +332,7 @@ def test_a_rank_that_closes_its_streams_still_reports():
     assert launch(program, 2).values == [5, 5]
 
 
+@pytest.mark.stalls
 def test_threads_and_children_that_are_left_over_end_with_the_rank():
     def program(comm):
         threading.Thread(target=time.sleep, args=(60,)).start()
@@ -373,6 +381,7 @@ def _is_zombie(pid):
         return True
 
 
+@pytest.mark.stalls
 def test_interrupt_stops_the_run_and_the_next_one_works():
     def program(comm):
         while True:

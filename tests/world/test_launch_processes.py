@@ -132,6 +132,7 @@ def test_a_warm_parent_killed_between_two_cells_is_replaced():
     assert warm_parent().pid != first.pid
 
 
+@pytest.mark.stalls
 @linux
 def test_a_warm_parent_killed_during_a_run_takes_its_ranks_along(capsys):
     def program(comm):
@@ -146,6 +147,7 @@ def test_a_warm_parent_killed_during_a_run_takes_its_ranks_along(capsys):
     until_gone([int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()], 2 + SLACK)
 
 
+@pytest.mark.stalls
 @linux
 def test_interrupt_while_the_warm_parent_still_imports():
     # It cannot answer then; the cell must not wait for it. (The test before has killed the last one.)
@@ -181,6 +183,7 @@ launch(program, 2)
 """
 
 
+@pytest.mark.stalls
 @linux
 def test_no_rank_outlives_a_kernel_killed_by_sigkill():
     # Interrupt or a killed kernel leaves orphan ranks (pytorch#14394).
@@ -204,6 +207,7 @@ def test_no_rank_outlives_a_kernel_killed_by_sigkill():
         kernel.stdin.close()
 
 
+@pytest.mark.stalls
 @linux
 def test_nothing_is_left_when_the_kernel_ends_by_itself():
     script = """
@@ -220,6 +224,7 @@ def test_nothing_is_left_when_the_kernel_ends_by_itself():
     until_gone(pids, 2 + SLACK)
 
 
+@pytest.mark.stalls
 def test_spawned_ranks_do_what_forked_ones_do(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SET_IN_A_CELL", "yes")

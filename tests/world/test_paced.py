@@ -80,6 +80,7 @@ def every_call(comm):
     return got
 
 
+@pytest.mark.stalls
 def test_every_call_gives_the_same_as_simulated_and_is_never_faster():
     paced, simulated = launch(every_call, 3, pace=True, link=SLOW), simulate(every_call, 3, cluster=SLOW)
     for mine, theirs in zip(paced.values, simulated.values, strict=True):
@@ -109,6 +110,7 @@ def layers(comm):
         pass
 
 
+@pytest.mark.stalls
 def test_spans_and_layers_last_at_least_their_cost_and_slow_ranks_longer():
     expected = {
         "forward 0": 0.03, "forward 2": 0.02, "backward 2": 0.04, "backward 0": 0.05, "step": 0.14,
@@ -125,6 +127,7 @@ def test_spans_and_layers_last_at_least_their_cost_and_slow_ranks_longer():
         assert spans["outer"] < 9
 
 
+@pytest.mark.stalls
 def test_without_costs_a_slow_rank_takes_as_many_times_as_long_as_it_did():
     def program(comm):
         begun = comm.now()

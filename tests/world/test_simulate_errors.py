@@ -29,6 +29,7 @@ def four():
 # ---------------------------------------------------------------------------------------------- deadlocks
 
 
+@pytest.mark.stalls
 def test_both_send_first_is_a_deadlock_known_at_once():
     def program(comm):
         other = 1 - comm.rank
@@ -417,6 +418,7 @@ def test_something_that_cannot_be_sent_to_a_rank_is_named():
 # ------------------------------------------------------------------------------------- time limit, interrupt
 
 
+@pytest.mark.stalls
 def test_a_rank_that_loops_ends_at_the_timeout_and_its_line_is_named():
     def program(comm):
         if comm.rank == 1:
@@ -481,6 +483,7 @@ def test_ranks_that_talk_for_ever_end_at_the_timeout():
     assert "comm.exchange" in str(caught.value)
 
 
+@pytest.mark.stalls
 def test_a_sleeping_rank_cannot_be_ended_but_the_error_comes_in_time():
     def program(comm):
         time.sleep(2.5)
