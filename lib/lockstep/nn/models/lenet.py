@@ -1,13 +1,13 @@
-"""The networks that the labs train; they know nothing of ranks.
+"""LeNet-5, for digits.
 
-Floor 0, room `nn`. Legend: N images, C channels, H x W pixels, K classes.
+Floor 0, room `nn`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
+
+from lockstep.nn.models.sizes import stages_of
 
 
 class LeNet(nn.Module):
@@ -45,5 +45,11 @@ class LeNet(nn.Module):
     def forward(self, x_NCHW: Tensor) -> Tensor:
         return self.classifier(self.features(x_NCHW))
 
+    def stages(self) -> list[nn.Module]:
+        """Five: each a convolution or a linear layer with what follows it. Their composition is `forward`."""
+        return stages_of([*self.features, *self.classifier])
 
-MODELS: dict[str, Callable[[tuple[int, int, int], int], nn.Module]] = {"lenet": LeNet}
+
+def lenet(num_classes: int = 10, image_size: int = 28, in_channels: int = 1) -> LeNet:
+    """LeNet-5 for square images of at least 12 pixels a side; see `LeNet`, which also takes oblong ones."""
+    return LeNet((in_channels, image_size, image_size), num_classes)
