@@ -4,7 +4,8 @@ import torchvision.models
 from torch.func import functional_call
 
 from lockstep.nn import MODELS, LeNet
-from lockstep.nn.models import alexnet, lenet, resnet18, resnet50, vgg11, vgg16
+from lockstep.nn.models import ResNet, alexnet, lenet, resnet18, resnet50, vgg11, vgg16
+from lockstep.nn.models.resnet import BasicBlock, Bottleneck
 
 BUILDERS = {"alexnet": alexnet, "vgg11": vgg11, "vgg16": vgg16, "resnet18": resnet18, "resnet50": resnet50}
 
@@ -50,10 +51,11 @@ def test_for_large_images_the_layers_and_names_are_torchvisions(name):
                 assert repr(ours.get_submodule(path)) == repr(layer)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_the_same_weights_give_torchvisions_logits(name):
+@pytest.mark.parametrize("block", [BasicBlock, Bottleneck])
+def test_the_same_weights_give_torchvisions_logits(block):
     torch.manual_seed(0)
-    theirs, ours = getattr(torchvision.models, name)(), BUILDERS[name]()
+    theirs = torchvision.models.ResNet(getattr(torchvision.models.resnet, block.__name__), [1, 1, 2, 1], 7)
+    ours = ResNet(block, (1, 1, 2, 1), 7)
     ours.load_state_dict(theirs.state_dict())
     x = torch.randn(2, 3, 64, 64)
     assert torch.equal(ours(x), theirs(x))

@@ -1,9 +1,9 @@
-"""LARS against the formula of its paper, written again in a few lines."""
+"""LARS against the formula of its paper, written again in a few lines; SGD and Adam against torch's."""
 
 import pytest
 import torch
 
-from lockstep.nn import LARS
+from lockstep.nn import LARS, SGD, Adam
 
 
 def by_the_paper(w, gradients, gamma, m, beta, eta):
@@ -66,3 +66,38 @@ def test_a_closure_a_parameter_without_a_gradient_and_a_state_that_is_loaded():
 def test_numbers_that_make_no_sense_are_refused(arguments):
     with pytest.raises(ValueError, match="must be a number of at least 0, not"):
         LARS([torch.ones(1, requires_grad=True)], **arguments)
+
+
+@pytest.mark.parametrize(
+    "ours, theirs, settings",
+    [
+        (SGD, torch.optim.SGD, {"lr": 0.1}),
+        (SGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (SGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+        (Adam, torch.optim.Adam, {"lr": 0.01}),
+        (Adam, torch.optim.Adam, {"lr": 0.01, "betas": (0.5, 0.99), "eps": 1e-3}),
+    ],
+)
+def test_sgd_and_adam_are_torchs_to_rounding(ours, theirs, settings):
+    torch.manual_seed(0)
+    first = [torch.randn(4, 3, dtype=torch.float64, requires_grad=True), torch.randn(5, dtype=torch.float64)]
+    first[1].requires_grad_()
+    second = [w.detach().clone().requires_grad_() for w in first]
+    steppers = ours(first, **settings), theirs(second, **settings)
+    for step in range(20):
+        grads = [torch.randn_like(w) * 10.0 ** (step % 3 - 1) for w in first]
+        for weights, stepper in zip((first, second), steppers, strict=True):
+            for w, g in zip(weights, grads, strict=True):
+                w.grad = g.clone() if step != 3 else None  # one step without gradients
+            stepper.step()
+        assert all(w.grad is None or torch.equal(w.grad, g) for w, g in zip(first, grads, strict=True))
+    for w, other in zip(first, second, strict=True):
+        torch.testing.assert_close(w, other, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda w: SGD([w], lr=-1), lambda w: Adam([w], betas=(0.9, 1.0)), lambda w: Adam([w], eps="0")]
+)
+def test_settings_that_make_no_sense_are_refused(make):
+    with pytest.raises(ValueError, match="must be"):
+        make(torch.ones(1, requires_grad=True))
