@@ -39,6 +39,10 @@ _OPS = {
     "min": dist.ReduceOp.MIN,
     "product": dist.ReduceOp.PRODUCT,
 }
+_OPTIONS = {}  # of an all-reduce, by op
+for _name, _op in _OPS.items():
+    _OPTIONS[_name] = dist.AllreduceOptions()
+    _OPTIONS[_name].reduceOp = _op
 _GLOO_MOVES = (
     torch.bool,
     torch.uint8,
@@ -77,9 +81,7 @@ class BackendCollectives(Communicator):
         buffer, finish = self._reduction(tensor, op)
         self.traffic.count_nominal("all_reduce", 2 * (self.size - 1) * buffer.nbytes // self.size)
         # Not dist.all_reduce: before it makes this same call it takes ten microseconds, which a small model notices.
-        options = dist.AllreduceOptions()
-        options.reduceOp = _OPS[op]
-        work = self.group.allreduce([torch.view_as_real(buffer) if buffer.is_complex() else buffer], options)
+        work = self.group.allreduce([torch.view_as_real(buffer) if buffer.is_complex() else buffer], _OPTIONS[op])
         return self.start(call, [work], finish, async_op)
 
     def reduce(self, tensor: Tensor, dst: int = 0, op: str = "sum", async_op: bool = False) -> Tensor | Handle:

@@ -41,16 +41,19 @@ class GradientBucket:
     """A bucket and the parameters whose gradients it holds.
 
     waiting: positions of those whose gradient is still to come. after: `more` elements behind the gradients, in the
-    same tensor, for what travels with them.
+    same tensor, for what travels with them. share: what gradients are multiplied by before they are sent, for `keep`.
     """
 
-    def __init__(self, index: int, parameters: Sequence[Tensor], more: int = 0) -> None:
+    def __init__(self, index: int, parameters: Sequence[Tensor], more: int = 0, share: float = 1.0) -> None:
         self.parameters = tuple(parameters)
         sizes = [parameter.numel() for parameter in parameters]
         flat = torch.zeros(sum(sizes) + more, dtype=parameters[0].dtype, device=parameters[0].device)
         *chunks, self.after = flat.split([*sizes, more])
         parts = (shaped_like(parameter, chunk) for parameter, chunk in zip(parameters, chunks, strict=True))
         self.content = Bucket(index, flat, tuple(parts))
+        precise = flat.dtype in (torch.float64, torch.complex128)
+        # A tensor, since torch takes twice as long to multiply a small gradient by a Python number.
+        self.share = torch.tensor(share, dtype=torch.float64 if precise else torch.float32) if share != 1.0 else None
         self.waiting: set[int] = set()
         self.expect_all()
 
@@ -58,7 +61,7 @@ class GradientBucket:
         """Wait for every gradient anew."""
         self.waiting.update(range(len(self.parameters)))
 
-    def fill_gaps(self, share: float) -> list[int]:
+    def fill_gaps(self) -> list[int]:
         """Put in what waits still, zeros for a parameter without gradient; gives the positions of those."""
         without = []
         for position in self.waiting:
@@ -67,20 +70,23 @@ class GradientBucket:
                 part.zero_()
                 without.append(position)
             else:
-                keep(parameter, part, share)
+                keep(parameter, part, self.share)
         return without
 
 
-def keep(parameter: Tensor, part: Tensor, share: float) -> None:
-    """Write `share` times the parameter's gradient to its part of the bucket, which is the gradient from now on."""
+def keep(parameter: Tensor, part: Tensor, share: Tensor | None) -> None:
+    """Write `share` times the parameter's gradient to its part of the bucket, which is the gradient from now on.
+
+    share: a number as a tensor on the CPU; None for the whole.
+    """
     gradient = parameter.grad
     if gradient is part:
-        if share != 1.0:
+        if share is not None:
             part.mul_(share)
         return
     if gradient.requires_grad:  # backward(create_graph=True)
         gradient = gradient.detach()
-    if share == 1.0:
+    if share is None:
         part.copy_(gradient)
     else:
         torch.mul(gradient, share, out=part)

@@ -46,15 +46,15 @@ class Reducer:
         self._comm, self._overlap, self._unannounced = comm, overlap, unannounced
         add_up = getattr(exchange, "start_sum", None) if overlap else None
         self._start = add_up or exchange.start
-        self._share_when_sent = 1.0 / comm.size if add_up else 1.0
+        share = 1.0 / comm.size if add_up else 1.0
         groups = make_buckets(parameters, bucket_bytes, FIRST_BYTES)
         last_dtype = parameters[groups[-1][0]].dtype if groups else torch.float32
-        self._report = StepReport(
-            comm, norms, last_dtype, self._share_when_sent, alone=not getattr(exchange, "exact", False)
-        )
+        self._report = StepReport(comm, norms, last_dtype, share, alone=not getattr(exchange, "exact", False))
         self.names = [[names[position] for position in group] for group in groups]
         self._buckets = [
-            GradientBucket(index, [parameters[i] for i in group], self._report.riding * (index == len(groups) - 1))
+            GradientBucket(
+                index, [parameters[i] for i in group], self._report.riding * (index == len(groups) - 1), share
+            )
             for index, group in enumerate(groups)
         ]
         if self._buckets:
@@ -66,7 +66,6 @@ class Reducer:
         ]
         self._backward: int | None = None  # the backward that runs
         self._synchronise, self._weight = True, 1.0
-        self._share = 1.0  # what a gradient is multiplied by as it is written
         self._started: list[Handle] = []  # one for each bucket on its way
 
     def remove(self) -> None:
@@ -83,7 +82,6 @@ class Reducer:
         if running == self._backward:
             return
         self._backward, self._synchronise, self._weight = running, synchronise, weight
-        self._share = self._share_when_sent if synchronise else 1.0
         _at_end_of_backward(self._finish)
 
     def forget_failed_backward(self) -> None:
@@ -107,7 +105,7 @@ class Reducer:
                 self._unannounced()
             if position not in waiting:
                 self._check_again(bucket, position)
-            keep(parameter, part, self._share)
+            keep(parameter, part, bucket.share if self._synchronise else None)
             waiting.discard(position)
             if not waiting:
                 self._start_full_buckets()
@@ -136,7 +134,7 @@ class Reducer:
         """At the end of backward: average what is left, wait for all of it."""
         if self._synchronise and self._buckets:
             late = self._buckets[len(self._started) :]
-            without = [(bucket, position) for bucket in late for position in bucket.fill_gaps(self._share)]
+            without = [(bucket, position) for bucket in late for position in bucket.fill_gaps()]
             for _ in late:
                 self._start_next(incomplete=bool(without))
             self._report.start()
