@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -39,10 +39,6 @@ _OPS = {
     "min": dist.ReduceOp.MIN,
     "product": dist.ReduceOp.PRODUCT,
 }
-_OPTIONS = {}  # of an all-reduce, by op
-for _name, _op in _OPS.items():
-    _OPTIONS[_name] = dist.AllreduceOptions()
-    _OPTIONS[_name].reduceOp = _op
 _GLOO_MOVES = (
     torch.bool,
     torch.uint8,
@@ -54,6 +50,13 @@ _GLOO_MOVES = (
     torch.float32,
     torch.float64,
 )
+
+
+@lru_cache
+def _options(op: str) -> dist.AllreduceOptions:
+    options = dist.AllreduceOptions()
+    options.reduceOp = _OPS[op]
+    return options
 
 
 class BackendCollectives(Communicator):
@@ -81,7 +84,7 @@ class BackendCollectives(Communicator):
         buffer, finish = self._reduction(tensor, op)
         self.traffic.count_nominal("all_reduce", 2 * (self.size - 1) * buffer.nbytes // self.size)
         # Not dist.all_reduce: before it makes this same call it takes ten microseconds, which a small model notices.
-        work = self.group.allreduce([torch.view_as_real(buffer) if buffer.is_complex() else buffer], _OPTIONS[op])
+        work = self.group.allreduce([torch.view_as_real(buffer) if buffer.is_complex() else buffer], _options(op))
         return self.start(call, [work], finish, async_op)
 
     def reduce(self, tensor: Tensor, dst: int = 0, op: str = "sum", async_op: bool = False) -> Tensor | Handle:
