@@ -1,4 +1,4 @@
-"""`diagnose()`: the trace of a random known mistake, to be named.
+"""`diagnose()`: the run of a random known mistake, to be named.
 
 Floor 4, room `exercises`. Reading somebody else's fault from a timeline is what the labs train for. Sometimes
 nothing is wrong.
@@ -16,7 +16,7 @@ from lockstep.exercises.compare import alike
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import changed_in_place, judged, left_in
 from lockstep.exercises.observe import Observation
-from lockstep.exercises.plain import short
+from lockstep.exercises.plain import plain, short
 from lockstep.exercises.trial import observe_here
 
 FEW = 5  # options shown at most
@@ -53,12 +53,17 @@ class Diagnosis:
         if hit:
             rows.append(Row("Because", self.sentence))
         else:
-            rows.append(Row("Look again", "Compare each rank's messages and what it returns with what was asked."))
+            where = "each rank's messages and what it returns" if self.case.ranks else "every number"
+            rows.append(Row("Look again", f"Compare {where} with what was asked."))
         return Card("Diagnosis", "right" if hit else "not that", "good" if hit else "bad", tuple(rows))
 
     @property
     def card(self) -> Card:
-        rows = [Row("Asked", self.exercise.asks), Row("Run", self.case.name), *_evidence(self.seen, self.places)]
+        rows = [
+            Row("Asked", self.exercise.asks),
+            Row("Run", self.case.name),
+            *_evidence(self.case, self.seen, self.places),
+        ]
         rows += [Row(f"{letter})", text) for letter, text in self.options.items()]
         rows.append(Row("To answer", '`d = diagnose(...)` keeps this run; `d.answer("a")` names what is wrong.'))
         return Card(f"What is wrong here? ({self.exercise.id} {self.exercise.title})", "", "note", tuple(rows))
@@ -82,9 +87,11 @@ def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     seed: the same run again; None draws another one than the time before.
     """
     rng = np.random.default_rng(seed)
-    chosen = [one for one in registry.all() if one.lab == lab and _readable(one)]
-    if not chosen:
-        return Card(f"Lab {lab} has no exercise whose runs have a timeline.", "", "note")
+    own = [one for one in registry.all() if one.lab == lab]
+    if not own:
+        return Card(f"Lab {lab} has no exercises.", "", "note")
+    ranked = [one for one in own if any(0 < (case.ranks or 0) <= ROWS for case in one.draw())]
+    chosen = ranked or own  # ranks have a timeline, which says more than numbers
     exercise = chosen[rng.integers(len(chosen))]
     cases = _readable(exercise)
     case = cases[rng.integers(len(cases))]
@@ -114,7 +121,8 @@ def _told_apart(exercise: Exercise, case: Case, rng: np.random.Generator) -> lis
     """The right solution, then the mistakes in random order; of those that look alike on this case only the first."""
     (expected,) = observe_here(exercise, exercise.reference, [case])
     places = changed_in_place(case, expected)
-    found = [_Suspect("nothing is wrong", "Every rank returns what was asked, and sends what is needed.", expected)]
+    right = "Every rank returns what was asked, and sends what is needed." if case.ranks else "It does what was asked."
+    found = [_Suspect("nothing is wrong", right, expected)]
     for i in rng.permutation(len(exercise.mistakes)):
         mistake = exercise.mistakes[i]
         (seen,) = observe_here(exercise, mistake.function, [case])
@@ -132,19 +140,33 @@ def _look_alike(one: Observation, other: Observation, places: tuple[int, ...] = 
         )  # fmt: skip
     if one.error is not None or other.error is not None:
         return False
-    shown = [[who.value, [left_in(places, own) for own in who.arguments if places]] for who in (one, other)]
+    if one.counts != other.counts:
+        return False
+    shown = [
+        [who.value, [left_in(places, own) for own in (who.arguments if who.traffic else [who.arguments]) if places]]
+        for who in (one, other)
+    ]
     return (one.collectives, one.traffic) == (other.collectives, other.traffic) and alike(*shown)
 
 
 def _readable(exercise: Exercise) -> list[Case]:
-    """The cases of few enough ranks for a timeline that one can read, of more than one where there are such."""
-    few = [case for case in exercise.draw() if case.ranks and case.ranks <= ROWS]
-    return [case for case in few if case.ranks > 1] or few
+    """The cases of few enough ranks for a timeline that one can read, of more than one where there are such.
+
+    Of a plain function, all cases.
+    """
+    few = [case for case in exercise.draw() if (case.ranks or 0) <= ROWS]
+    return [case for case in few if (case.ranks or 0) > 1] or few
 
 
-def _evidence(seen: Observation, places: tuple[int, ...] = ()) -> list[Row]:
+def _evidence(case: Case, seen: Observation, places: tuple[int, ...] = ()) -> list[Row]:
     if seen.error is not None:
         return [Row("It ends with", seen.error.sentence)]
+    if case.ranks is None:
+        left = [Row("It leaves in place", short(left_in(places, seen.arguments)), True)] if places else []
+        given = [] if places or not case.args else [Row("It is given", short(plain(list(case.args))), True)]
+        counted = [Row("Counted", "; ".join(f"{what}: {number:g}" for what, number in seen.counts.items()))]
+        returned = [] if seen.value is None and places else [Row("It returns", short(seen.value), True)]
+        return [*given, *returned, *left, *(counted if seen.counts else [])]
     rows = []
     for rank, (value, own) in enumerate(zip(seen.value, seen.arguments, strict=True)):
         said = [f"leaves in place {short(left_in(places, own))}"] if places else []

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.exercises.source import source_of
+from lockstep.simt.compile.source import receive
 
 COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -141,12 +142,23 @@ def _neighbours(value: Any) -> list[Any]:
 
 def _compiled(tree: ast.Module, reference: Callable[..., Any]) -> Callable[..., Any]:
     """The changed function, in a copy of the reference's globals, with a limit on the turns of its loops."""
+    if hasattr(reference, "py_func"):
+        return _compiled_kernel(tree, reference)
     counted = ast.fix_missing_locations(_CountTurns().visit(copy.deepcopy(tree)))
     scope = {**getattr(reference, "__globals__", vars(inspect.getmodule(reference))), "_turn": _Turns()}
     if inspect.isfunction(reference):
         scope.update(inspect.getclosurevars(reference).nonlocals)
     exec(compile(counted, f"<mutant of {reference.__name__}>", "exec"), scope)  # our own source, one operator changed
     return scope[counted.body[0].name]
+
+
+def _compiled_kernel(tree: ast.Module, reference: Callable[..., Any]) -> Callable[..., Any]:
+    """A GPU kernel is compiled from its text, which goes along; the simulator has a limit of its own."""
+    text, scope = ast.unparse(tree), dict(reference.py_func.__globals__)
+    exec(compile(text, f"<mutant of {reference.__name__}>", "exec"), scope)
+    kernel = scope[tree.body[0].name]
+    receive(kernel.py_func, (text.splitlines(keepends=True), 1))
+    return kernel
 
 
 class _CountTurns(ast.NodeTransformer):

@@ -15,8 +15,8 @@ import random
 import re
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,7 @@ class Observation:
     value: what was returned. error: why nothing was. arguments: how the call left its arguments.
     traffic, trace, seconds: of the simulated run. collectives: names, in order, for each rank.
     printed: the first characters of what it printed. forbidden: what it called although it may not.
+    counts: of a GPU kernel's launch, by what is counted.
     """
 
     value: Any = None
@@ -121,6 +122,7 @@ class Observation:
     collectives: tuple[tuple[str, ...], ...] = ()
     printed: str = ""
     forbidden: tuple[str, ...] = ()
+    counts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def at_home(fn: Callable[..., Any], file: Path) -> Callable[..., Any]:
         (tree,) = ast.parse(file.read_text(encoding="utf-8")).body
     except (OSError, ValueError, SyntaxError):
         return fn
-    methods = vars(fn).values() if inspect.isclass(fn) else (fn,)
+    methods = vars(fn).values() if inspect.isclass(fn) else (getattr(fn, "py_func", fn),)  # py_func: of a GPU kernel
     for one in filter(inspect.isfunction, methods):
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == one.__name__:

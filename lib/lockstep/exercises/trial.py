@@ -20,6 +20,7 @@ from typing import Any
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.forbidden import forbid
 from lockstep.exercises.observe import Failure, Observation, is_students
+from lockstep.simt.kernel import simulated
 from lockstep.world.child import run_child
 from lockstep.world.run import RankError, RunTimeout
 
@@ -32,6 +33,8 @@ def try_in_child(exercise: Exercise, fn: Callable[..., Any], cases: Sequence[Cas
     The list is shorter than `cases` when the child was stopped at its last entry. Raises whatever sending the
     function raises when it cannot be sent, and RankError when the child cannot take it up.
     """
+    if hasattr(fn, "py_func"):  # a kernel, perhaps Numba's, which would leave its text behind
+        fn = simulated(fn)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         file = str(Path(place) / "seen")
         job = (exercise.observe, fn, list(cases), exercise.forbidden, file, LIMIT)

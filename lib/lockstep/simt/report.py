@@ -45,6 +45,11 @@ class Report:
         return self.total.sectors / self.total.global_requests if self.total.global_requests else 0.0
 
     @property
+    def worst_sectors(self) -> int:
+        """Sectors of the worst request to global memory."""
+        return self.total.worst_sectors
+
+    @property
     def bank_conflict(self) -> int:
         """Ways of the worst request to shared memory: 1 is no conflict."""
         return max(1, self.total.bank_conflict)

@@ -22,8 +22,8 @@ class LineCounts:
     """One source line. A warp that executes a statement takes a step, with 32 lanes, active or idle.
 
     `instructions` estimates what its warps issue: an operator, an access or a comparison is one, and an integer `//` or
-    `%` is 20. `bank_conflict` and `atomic_conflict` are the worst of any request (1: none); `shared_passes` is how often the
-    shared memory was passed through for all requests together.
+    `%` is 20. `worst_sectors`, `bank_conflict` and `atomic_conflict` are the worst of any request; `shared_passes` is how
+    often the shared memory was passed through for all requests together.
     """
 
     steps: int = 0
@@ -35,6 +35,7 @@ class LineCounts:
     flops: int = 0
     global_requests: int = 0
     sectors: int = 0
+    worst_sectors: int = 0
     bytes_requested: int = 0
     global_reads: int = 0
     global_writes: int = 0
@@ -57,7 +58,7 @@ class LineCounts:
     def add(self, other: LineCounts) -> None:
         """Sum, or the worse of the two for what is a worst case."""
         for field in fields(self):
-            worst = field.name in ("bank_conflict", "atomic_conflict")
+            worst = field.name in ("worst_sectors", "bank_conflict", "atomic_conflict")
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             setattr(self, field.name, max(mine, theirs) if worst else mine + theirs)
 
@@ -126,7 +127,9 @@ class Counters:
         rows, times = self._rows(address, mask, max(1, 32 // itemsize))
         counts = self.lines[site.key]
         counts.global_requests += int(times.sum())
-        counts.sectors += int((self.cost(sectors, rows, itemsize) * times).sum())
+        touched = self.cost(sectors, rows, itemsize)
+        counts.sectors += int((touched * times).sum())
+        counts.worst_sectors = max(counts.worst_sectors, int(touched.max(initial=0)))
         counts.bytes_requested += mask.count * itemsize
         counts.global_reads += mask.count if kind != "w" else 0
         counts.global_writes += mask.count if kind != "r" else 0

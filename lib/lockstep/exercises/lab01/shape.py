@@ -1,0 +1,176 @@
+"""01.2 `launch_shape`: how many blocks cover an image, and how many of their threads have nothing to do.
+
+Floor 4, room `exercises`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from lockstep.exercises.exercise import Case, Exercise, Mistake
+from lockstep.exercises.judge import same_value
+from lockstep.exercises.observe import Call
+
+
+def launch_shape(shape, block):
+    height, width = shape
+    across = (width + block[0] - 1) // block[0]
+    down = (height + block[1] - 1) // block[1]
+    idle = across * block[0] * down * block[1] - height * width
+    return (across, down), idle
+
+
+def by_negative_floor(shape, block):
+    grid = tuple(-(-size // threads) for size, threads in zip(shape[::-1], block, strict=True))
+    return grid, math.prod(grid) * math.prod(block) - math.prod(shape)
+
+
+def by_counting_strips(shape, block):
+    (bx, by), (h, w) = block, shape
+    gx, gy = math.ceil(w / bx), math.ceil(h / by)
+    right, below = gx * bx - w, gy * by - h
+    return [gx, gy], right * h + below * w + right * below
+
+
+def launch_shape_stub(shape, block):
+    raise NotImplementedError("the grid, x first, and how many threads have no pixel")
+
+
+def _with(grid, shape, block):
+    return grid, grid[0] * grid[1] * block[0] * block[1] - shape[0] * shape[1]
+
+
+def floor_for_ceil(shape, block):
+    return _with((shape[1] // block[0], shape[0] // block[1]), shape, block)
+
+
+def always_one_more(shape, block):
+    return _with((shape[1] // block[0] + 1, shape[0] // block[1] + 1), shape, block)
+
+
+def rounds_to_the_nearest(shape, block):
+    return _with((max(1, round(shape[1] / block[0])), max(1, round(shape[0] / block[1]))), shape, block)
+
+
+def rows_along_x(shape, block):
+    return _with((-(-shape[0] // block[0]), -(-shape[1] // block[1])), shape, block)
+
+
+def grid_row_first(shape, block):
+    (across, down), idle = launch_shape(shape, block)
+    return (down, across), idle
+
+
+def counts_threads_as_the_grid(shape, block):
+    (across, down), idle = launch_shape(shape, block)
+    return (across * block[0], down * block[1]), idle
+
+
+def idle_along_the_edges(shape, block):
+    (across, down), _ = launch_shape(shape, block)
+    return (across, down), (across * block[0] - shape[1]) + (down * block[1] - shape[0])
+
+
+def idle_of_one_block(shape, block):
+    (across, down), _ = launch_shape(shape, block)
+    return (across, down), (across * block[0] - shape[1]) * (down * block[1] - shape[0])
+
+
+def all_threads(shape, block):
+    (across, down), _ = launch_shape(shape, block)
+    return (across, down), across * down * block[0] * block[1]
+
+
+def divides_without_rounding(shape, block):
+    return (shape[1] / block[0], shape[0] / block[1]), 0.0
+
+
+def shape_cases(rng: np.random.Generator) -> Iterator[Case]:
+    odd = int(rng.integers(3, 15)), int(rng.integers(17, 31))
+    shapes = ((4, 6), (3, 2)), ((5, 7), (3, 2)), ((1, 1), (32, 8)), (odd, (16, 16)), ((64, 96), (32, 8))
+    for shape, block in (*shapes, ((1, 1_000_001), (256, 1)), ((427, 640), (32, 8))):
+        yield Case(f"shape={shape}, block={block}", (shape, block))
+
+
+LAUNCH_SHAPE = Exercise(
+    id="01.2",
+    title="A grid that covers it",
+    function="launch_shape",
+    points=1,
+    asks=(
+        "Return `(grid, idle)`: the smallest grid of blocks of `block` = (x, y) threads that covers an image of `shape` = "
+        "(height, width), as a pair (x, y) of integers, and the number of its threads that have no pixel."
+    ),
+    reference=launch_shape,
+    also_right=(by_negative_floor, by_counting_strips),
+    stub=launch_shape_stub,
+    cases=shape_cases,
+    observe=Call(),
+    judge=same_value(),
+    hints=(
+        "How many blocks of 3 threads cover 7 pixels? The last one may stick out.",
+        "A shape names rows first; grid and block name x first, and x runs along a row. Divide and round up, with "
+        "integers: `(n + b - 1) // b`, or `math.ceil(n / b)`.",
+        "All threads of the grid are gx * gy * bx * by; height * width of them have a pixel.",
+    ),
+    mistakes=(
+        Mistake(
+            "floor for ceil",
+            floor_for_ceil,
+            "You round down, so the pixels after the last whole block get no thread, and nothing tells you. Round up, and "
+            "let the guard stop those that stick out.",
+        ),
+        Mistake(
+            "always one block more",
+            always_one_more,
+            "Where blocks fit exactly you launch a row of blocks without a single pixel. Round up; do not add one.",
+        ),
+        Mistake(
+            "rounds to the nearest",
+            rounds_to_the_nearest,
+            "Rounding to the nearest leaves pixels without a thread whenever less than half a block is left over. Round "
+            "up.",
+        ),
+        Mistake(
+            "height along x",
+            rows_along_x,
+            "Height and width are exchanged: shape is (height, width), and x, which comes first in block and grid, runs "
+            "along the width.",
+        ),
+        Mistake(
+            "grid row first",
+            grid_row_first,
+            "The two numbers of the grid are exchanged: a grid names x first, the number of blocks side by side.",
+        ),
+        Mistake(
+            "counts threads",
+            counts_threads_as_the_grid,
+            "That is how many threads there are along x and y. A grid is counted in blocks.",
+        ),
+        Mistake(
+            "adds the overhang of both sides",
+            idle_along_the_edges,
+            "You count the threads that stick out along one row and one column. Every row of threads sticks out that far: "
+            "take all threads of the grid and subtract the pixels.",
+        ),
+        Mistake(
+            "counts the corner only",
+            idle_of_one_block,
+            "You count the corner that sticks out on both sides. The strips along the right and the lower edge have no "
+            "pixels either.",
+        ),
+        Mistake(
+            "counts every thread",
+            all_threads,
+            "That is how many threads the grid has. Those with a pixel are not idle.",
+        ),
+        Mistake(
+            "does not round",
+            divides_without_rounding,
+            "There is no part of a block: a grid is made of integers. Round up.",
+        ),
+    ),
+)
