@@ -87,10 +87,10 @@ def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     seed: the same run again; None draws another one than the time before.
     """
     rng = np.random.default_rng(seed)
-    own = [one for one in registry.all() if one.lab == lab]
+    own = [one for one in registry.all() if one.lab == lab and _readable(one)]
     if not own:
-        return Card(f"Lab {lab} has no exercises.", "", "note")
-    ranked = [one for one in own if any(0 < (case.ranks or 0) <= ROWS for case in one.draw())]
+        return Card(f"Lab {lab} has no exercise whose runs one can read.", "", "note")
+    ranked = [one for one in own if _readable(one)[0].ranks]
     chosen = ranked or own  # ranks have a timeline, which says more than numbers
     exercise = chosen[rng.integers(len(chosen))]
     cases = _readable(exercise)
