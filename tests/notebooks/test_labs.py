@@ -1,4 +1,8 @@
-"""Every lab as its readers run it: unsolved, then solved with cells run again, and replayed against stored outputs."""
+"""Every lab as its readers run it: unsolved, then solved with cells run again, and replayed against stored outputs.
+
+All labs of a worker share one kernel, emptied before each: its imports, and those of the parent of its ranks, take
+longer than a short lab.
+"""
 
 import subprocess
 import sys
@@ -7,35 +11,55 @@ from functools import cache
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 
-from lockstep.course.run import run
-from lockstep.course.tree import Tree, here
+from lockstep.course.run import checks_in
+from lockstep.course.tree import here
 
 TREE = here()
 LABS = [path.stem for path in TREE.sources()]
-pytestmark = [pytest.mark.timeout(300), pytest.mark.parametrize("name", LABS)]
+EMPTY = "%reset -f\nimport os\nos.environ['LOCKSTEP_MY'] = {my!r}\nos.chdir({folder!r})\ndel os"
 
 
 @cache
 def built(name: str, folder: str) -> NotebookNode:
     path = TREE.root / folder / f"{name}.ipynb"
     assert path.exists(), f"{folder}/{name}.ipynb is not built: lockstep build {name[:2]}"
-    return nbformat.read(path, as_version=4)
+    return load_notebook_node(str(path))
 
 
-def test_unsolved_it_runs_to_its_end_and_solved_every_cell_may_be_run_again(name, tmp_path):
+@pytest.fixture(scope="module")
+def kernel():
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", LABS)
+def test_unsolved_it_runs_to_its_end_and_solved_every_cell_may_be_run_again(name, kernel, empty_my, tmp_path):
     # As its reader does: top to bottom with nothing filled in, then once more in the same kernel with the exercises
     # solved, pressing Shift-Enter twice. Experiments run once in each pass, since their seconds add up.
-    unsolved, solved = built(name, "labs"), built(name, "solutions")
-    both = unsolved.copy()
-    both.cells = [*unsolved.cells, *twice(cell for cell in solved.cells if cell.cell_type == "code")]
-    nbformat.write(both, tmp_path / f"{name}.ipynb")
-    outcome = run(tmp_path / f"{name}.ipynb", Tree(tmp_path), fast=True)
-    assert outcome.error == ""
-    first = sum("check" in cell.metadata.get("tags", []) for cell in unsolved.cells)
-    assert {check.status for check in outcome.checks[:first]} == {"not attempted"}, "unsolved, it claims nothing"
-    assert {check.status for check in outcome.checks[first:]} == {"passed"}
+    unsolved, solved = (built(name, folder) for folder in ("labs", "solutions"))
+    unsolved = parameterize_notebook(unsolved, {"FAST": True}, kernel_name="python3")
+    start = new_code_cell(EMPTY.format(my=str(empty_my), folder=str(tmp_path)))
+    again = twice(cell for cell in solved.cells if cell.cell_type == "code")
+    both = new_notebook(cells=[start, *unsolved.cells, *again])
+    client = NotebookClient(both, km=kernel, timeout=120)
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()
+    checks = list(checks_in(both.cells))
+    first = len(list(checks_in(unsolved.cells)))
+    assert {check.status for check in checks[:first]} == {"not attempted"}, "unsolved, it claims nothing"
+    assert {check.status for check in checks[first:]} == {"passed"}
 
 
 def twice(cells: Iterable[NotebookNode]) -> Iterator[NotebookNode]:
@@ -47,9 +71,21 @@ def twice(cells: Iterable[NotebookNode]) -> Iterator[NotebookNode]:
             yield NotebookNode(cell, id=f"{cell.id[:55]}-again")
 
 
-def test_its_stable_outputs_are_those_that_were_stored(name):
+@pytest.mark.timeout(200)
+def test_stable_outputs_are_those_that_were_stored(tmp_path):
+    # A stable cell needs only stable cells before it, so those of all labs are replayed in one kernel.
+    cells = []
+    for name in LABS:
+        replayed = [
+            one for one in built(name, "solutions").cells if "nbval-check-output" in one.metadata.get("tags", [])
+        ]
+        assert replayed, f"{name} has no stable cell"
+        start = new_code_cell(EMPTY.format(my=str(tmp_path), folder=str(tmp_path)), execution_count=1)
+        start.metadata.tags = ["nbval-ignore-output"]
+        cells += [start, *(NotebookNode(one, id=f"{name[:2]}-{one.id[:50]}") for one in replayed)]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "stable.ipynb")
     # nbval waits 2000 s for a kernel that died unless it is told otherwise.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--nbval-lax"]
-    command += ["--nbval-cell-timeout", "60", "--nbval-current-env", f"solutions/{name}.ipynb"]
-    done = subprocess.run(command, cwd=TREE.root, capture_output=True, text=True, timeout=170)
+    command += ["--nbval-cell-timeout", "60", "--nbval-current-env", str(tmp_path / "stable.ipynb")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

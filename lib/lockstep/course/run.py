@@ -89,7 +89,7 @@ def run(notebook: Path, tree: Tree, *, fast: bool = False, keep: bool = True, qu
             error = _in_a_sentence(failure)
     seconds = time.perf_counter() - start
     cells = nbformat.read(target, as_version=4).cells if target.exists() else []
-    return Outcome(notebook.stem, seconds, tuple(_checks(cells)), error, target)
+    return Outcome(notebook.stem, seconds, tuple(checks_in(cells)), error, target)
 
 
 @contextmanager
@@ -114,7 +114,8 @@ def _in_a_sentence(failure: Exception) -> str:
     return f"cell [{getattr(failure, 'exec_count', '?')}] ended with {name}: {first}"
 
 
-def _checks(cells: Sequence[Any]) -> Iterator[Checked]:
+def checks_in(cells: Sequence[Any]) -> Iterator[Checked]:
+    """What each check cell of an executed notebook said, in order."""
     for cell in cells:
         if cell.cell_type == "code" and "check" in cell.metadata.get("tags", []):
             text = "\n".join("".join(output.get("data", {}).get("text/plain", "")) for output in cell.outputs)
@@ -147,7 +148,7 @@ def check_functions(notebook: Path, tree: Tree) -> Outcome:
             NotebookClient(there, allow_errors=True, **options).execute()
         except (CellTimeoutError, DeadKernelError) as failure:
             error = _in_a_sentence(failure)
-    return Outcome(notebook.stem, time.perf_counter() - start, tuple(_checks(there.cells)), error, notebook)
+    return Outcome(notebook.stem, time.perf_counter() - start, tuple(checks_in(there.cells)), error, notebook)
 
 
 def show_runs(outcomes: Sequence[Outcome], tree: Tree) -> None:
@@ -170,7 +171,7 @@ def show_runs(outcomes: Sequence[Outcome], tree: Tree) -> None:
             console.print(f"  Open {one.executed.relative_to(tree.root)} to see it.", markup=False)
 
 
-def show_checks(outcome: Outcome) -> None:
+def showchecks_in(outcome: Outcome) -> None:
     """A table of a notebook's exercises: state and points."""
     from rich.console import Console
     from rich.table import Table
