@@ -79,10 +79,10 @@ def test_stable_outputs_are_those_that_were_stored(tmp_path):
         replayed = [
             one for one in built(name, "solutions").cells if "nbval-check-output" in one.metadata.get("tags", [])
         ]
-        assert replayed, f"{name} has no stable cell"
         start = new_code_cell(EMPTY.format(my=str(tmp_path), folder=str(tmp_path)), execution_count=1)
         start.metadata.tags = ["nbval-ignore-output"]
         cells += [start, *(NotebookNode(one, id=f"{name[:2]}-{one.id[:50]}") for one in replayed)]
+    assert len(cells) > len(LABS), "no lab has a stable cell"
     nbformat.write(new_notebook(cells=cells), tmp_path / "stable.ipynb")
     # nbval waits 2000 s for a kernel that died unless it is told otherwise.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--nbval-lax"]

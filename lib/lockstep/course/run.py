@@ -171,7 +171,7 @@ def show_runs(outcomes: Sequence[Outcome], tree: Tree) -> None:
             console.print(f"  Open {one.executed.relative_to(tree.root)} to see it.", markup=False)
 
 
-def showchecks_in(outcome: Outcome) -> None:
+def show_checks(outcome: Outcome) -> None:
     """A table of a notebook's exercises: state and points."""
     from rich.console import Console
     from rich.table import Table
