@@ -1,0 +1,45 @@
+"""Pipelines: a schedule is a value that is drawn, proved, timed and executed by the same code.
+
+Floor 2, room `parallel`. Read `schedule` first (what an action is), then `schedules` (the known ones), `prove`,
+`timing` and `execute`.
+"""
+
+from lockstep.parallel.pipeline.prove import Proof, prove
+from lockstep.parallel.pipeline.schedule import Action, InvalidSchedule, Overlap, Schedule
+from lockstep.parallel.pipeline.schedules import (
+    SCHEDULES,
+    dualpipev,
+    gpipe,
+    interleaved,
+    looped_bfs,
+    naive,
+    one_f_one_b,
+    pipedream,
+    zbv,
+    zero_bubble,
+)
+from lockstep.parallel.pipeline.timing import Timing, simulate
+from lockstep.parallel.pipeline.torch_csv import read_csv, write_csv
+
+__all__ = [
+    "SCHEDULES",
+    "Action",
+    "InvalidSchedule",
+    "Overlap",
+    "Proof",
+    "Schedule",
+    "Timing",
+    "dualpipev",
+    "gpipe",
+    "interleaved",
+    "looped_bfs",
+    "naive",
+    "one_f_one_b",
+    "pipedream",
+    "prove",
+    "read_csv",
+    "simulate",
+    "write_csv",
+    "zbv",
+    "zero_bubble",
+]
