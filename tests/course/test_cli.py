@@ -24,7 +24,7 @@ def here_is(monkeypatch, clone):
 
 def test_help_names_every_command_without_waiting_for_torch():
     code = "import sys; from lockstep.course import cli; cli.app(['--help'], standalone_mode=False); print('torch' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=110).stdout
     for command in ("lab", "run", "test", "doctor", "build", "author", "check", "train", "bench"):
         assert f" {command} " in said
     assert said.rstrip().endswith("False")

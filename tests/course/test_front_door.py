@@ -84,7 +84,7 @@ class Shell:
 
     def course(self, *arguments, cwd=None, **variables):
         process = self.start(*arguments, cwd=cwd, **variables)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=110)
         return process.returncode, out, err
 
     def installs(self):
@@ -131,14 +131,14 @@ def test_works_through_a_link(shell, tmp_path):
     link = tmp_path / "elsewhere"
     link.symlink_to("my clone/course")
     done = subprocess.run(
-        [shell.shell, link, "doctor"], env=shell.variables, capture_output=True, text=True, timeout=60
+        [shell.shell, link, "doctor"], env=shell.variables, capture_output=True, text=True, timeout=110
     )
     assert done.returncode == 0 and ": doctor;" in done.stdout
 
 
 def test_two_at_once_install_once(shell):
     both = [shell.start("doctor", UV_SLEEPS="1") for _ in range(2)]
-    outputs = [process.communicate(timeout=60) for process in both]
+    outputs = [process.communicate(timeout=110) for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert shell.installs() == 1
     assert sum("another ./course is setting up" in err for _, err in outputs) == 1
@@ -153,7 +153,7 @@ def test_a_stopped_set_up_is_made_again(shell, stop):
     leftover = shell.clone / ".venv/leftover"
     leftover.write_text("half-made")
     process.send_signal(stop)
-    assert process.wait(timeout=30) != 0
+    assert process.wait(timeout=110) != 0
     process.communicate()
     # After SIGKILL the installer lives on; the next set-up waits until it has ended, because it holds the lock.
     status, out, _ = shell.course("doctor")
@@ -231,7 +231,7 @@ def test_without_python_uv_brings_one_and_without_both_there_is_a_sentence(shell
         env={"PATH": str(tools)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
     assert process.returncode == 1 and "no Python 3.11 or newer is on the PATH" in process.stderr
 
@@ -356,4 +356,4 @@ def test_the_cpu_index_is_a_second_index_so_that_everything_else_comes_from_the_
 
 def test_install_imports_nothing_that_a_bare_python_lacks():
     code = "import runpy; runpy.run_path('lib/lockstep/course/install.py')"
-    subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=HOME, check=True, timeout=60)
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=HOME, check=True, timeout=110)

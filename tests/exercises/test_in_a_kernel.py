@@ -27,7 +27,7 @@ def test_cells_are_checked_kept_and_handed_in(tmp_path, my):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in SAVED])
     nbformat.write(notebook, tmp_path / "00_start_here.ipynb")
     notebook.cells += [nbformat.v4.new_code_cell(one) for one in NOT_SAVED]
-    nbclient.execute(notebook, cwd=str(tmp_path), timeout=60, kernel_name="python3")
+    nbclient.execute(notebook, cwd=str(tmp_path), timeout=110, kernel_name="python3")
     shown = [_shown(cell) for cell in notebook.cells]
     assert "passed, 1 of 1" in shown[4] and "text/html" in json.dumps(notebook.cells[4].outputs)
     assert "your own" in shown[5] and "1.33" in shown[5]

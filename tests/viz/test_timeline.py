@@ -146,7 +146,7 @@ class TestTheFile:
             timeline(pipeline)._repr_html_()
         assert dict(matplotlib.rcParams) == before
         code = "import lockstep.viz, sys; sys.exit('matplotlib.pyplot' in sys.modules)"
-        assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+        assert subprocess.run([sys.executable, "-c", code], timeout=110).returncode == 0
 
     def test_a_notebooks_style_sheet_changes_nothing(self, pipeline):
         plain = timeline(pipeline).png()

@@ -19,7 +19,7 @@ class Notebook:
     """A kernel whose cells are run one by one."""
 
     def __init__(self):
-        self.manager, self.client = start_new_kernel(kernel_name="python3", startup_timeout=60)
+        self.manager, self.client = start_new_kernel(kernel_name="python3", startup_timeout=110)
 
     def run(self, code, timeout=90, on_line=None):
         """What the cell printed, and its error as the notebook shows it."""
@@ -170,7 +170,7 @@ launch(program, 2)"""
     while alive := [pid for pid in _pids(str(printed.value)) if psutil.pid_exists(pid)]:
         assert time.monotonic() < deadline, f"ranks {alive} are still alive"
         time.sleep(0.02)
-    notebook.client.wait_for_ready(timeout=60)
+    notebook.client.wait_for_ready(timeout=110)
     code = "from lockstep.world import launch\nprint(launch(lambda comm: comm.rank, 2).values)"
     assert notebook.run(code) == ("[0, 1]\n", "")
 

@@ -218,7 +218,7 @@ def test_nothing_is_left_when_the_kernel_ends_by_itself():
         launch(lambda comm: None, 1, start_method=method)
     print(*(p.pid for p in psutil.Process().children(recursive=True)))
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=110)
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) == 2 and done.stderr == ""  # the warm parent and a spare
     until_gone(pids, 2 + SLACK)
