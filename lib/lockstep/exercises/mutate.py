@@ -157,7 +157,7 @@ def _compiled_kernel(tree: ast.Module, reference: Callable[..., Any]) -> Callabl
     text, scope = ast.unparse(tree), dict(reference.py_func.__globals__)
     exec(compile(text, f"<mutant of {reference.__name__}>", "exec"), scope)
     kernel = scope[tree.body[0].name]
-    receive(kernel.py_func, (text.splitlines(keepends=True), 1))
+    receive({kernel.py_func.__code__: (text.splitlines(keepends=True), 1)})
     return kernel
 
 

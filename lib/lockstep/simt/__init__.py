@@ -13,6 +13,8 @@ Floor 0: NumPy, greenlet and the standard library. The same source runs on a GPU
     add[grid, block](a, b, out)                        # runs it; refuses what a GPU would do wrongly
     print(profile(add, grid, block, a, b, out))        # counts it, line by line
     warp_requests(add, grid, block, a, b, out)         # one warp's accesses, to draw
+    writers(add, grid, block, a, b, out, array="out")  # who writes which cell, to draw
+    milliseconds(add, grid, block, a, b, out)          # on a GPU; None without one
 
 Vocabulary: a *lane* is one thread's place in its warp of 32; a *request* is one access by a warp; a *sector* is 32 bytes
 of global memory; the *ways* of a bank conflict are the passes that a request to shared memory takes; an *interval* lies
@@ -47,6 +49,8 @@ from lockstep.simt.errors import (
 from lockstep.simt.occupancy import Occupancy, occupancy
 from lockstep.simt.report import Report, profile, warp_requests
 from lockstep.simt.run.loops import step_limit
+from lockstep.simt.timing import milliseconds
+from lockstep.simt.writers import writers
 
 cuda = _chosen()
 
@@ -63,8 +67,10 @@ __all__ = [
     "UninitializedRead",
     "Unsupported",
     "cuda",
+    "milliseconds",
     "occupancy",
     "profile",
     "step_limit",
     "warp_requests",
+    "writers",
 ]

@@ -16,7 +16,7 @@ from lockstep.simt import rules
 from lockstep.simt.arrays import DeviceArray, layout, to_device
 from lockstep.simt.compile.kinds import Array
 from lockstep.simt.compile.program import Program
-from lockstep.simt.compile.source import receive, text_of
+from lockstep.simt.compile.source import receive, texts_of
 from lockstep.simt.errors import LaunchError
 from lockstep.simt.places import Places, places
 from lockstep.simt.run.counted import CountedMachine
@@ -52,11 +52,11 @@ class Kernel:
         raise LaunchError(f"{self.__name__} {what}: kernel[grid, block](...)")
 
     def __getstate__(self) -> dict:
-        """For another process: the function by value, with its text, and without what was compiled here."""
-        return {"py_func": self.py_func, "is_device": self.is_device, "text": text_of(self.py_func)}
+        """For another process: the function by value, with the texts, and without what was compiled here."""
+        return {"py_func": self.py_func, "is_device": self.is_device, "texts": texts_of(self.py_func)}
 
     def __setstate__(self, state: dict) -> None:
-        receive(state["py_func"], state["text"])
+        receive(state["texts"])
         self.__init__(state["py_func"], state["is_device"])
 
     def program(self, kinds: tuple) -> Program:

@@ -1,12 +1,27 @@
 """Floor 3, room `viz`: figures with a text alternative, and their moving twins.
 
 `timeline` shows what each rank of a run did when, `ring` which chunk a ring collective moves at a step;
-`timeline_player` and `ring_player` are the same with a slider.
+`timeline_player` and `ring_player` are the same with a slider. `threads` shows which GPU thread writes which cell, `warp`
+(and `warp_player`) what one warp's requests touch, `kernel_roofline` what kernels can reach.
 """
 
 from lockstep.viz.figure import Figure
+from lockstep.viz.kernel_roofline import kernel_roofline
 from lockstep.viz.player import Player
 from lockstep.viz.ring import ring, ring_player
+from lockstep.viz.threads import threads
 from lockstep.viz.timeline import timeline, timeline_player
+from lockstep.viz.warp import warp, warp_player
 
-__all__ = ["Figure", "Player", "ring", "ring_player", "timeline", "timeline_player"]
+__all__ = [
+    "Figure",
+    "Player",
+    "kernel_roofline",
+    "ring",
+    "ring_player",
+    "threads",
+    "timeline",
+    "timeline_player",
+    "warp",
+    "warp_player",
+]

@@ -85,7 +85,7 @@ def _is_unfinished(function: Callable[..., Any]) -> bool:
 
 def _quoted(function: Callable[..., Any], lines: tuple[int, ...]) -> str:
     """The text of a fault's lines, those of the student's cell; "" when they may lie in another function."""
-    helpers = [one for one in inspect.getclosurevars(function).globals.values() if getattr(one, "is_device", False)]
+    helpers = [one for one in inspect.getclosurevars(function).globals.values() if hasattr(one, "py_func")]
     found = text_of(function)
     if found is None or helpers:
         return ""

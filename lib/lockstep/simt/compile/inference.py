@@ -44,7 +44,7 @@ class Inference(Expressions):
 
     def _result(self, end: Environment | None) -> object:
         kinds = [statement.value.kind if statement.value else NOTHING for statement in self.returned]
-        if end is not None:
+        if end is not None or not kinds:  # a loop that never ends has neither an end nor a return
             kinds.append(NOTHING)
         result = kinds[0]
         for kind in kinds[1:]:

@@ -56,10 +56,24 @@ def text_of(function: Callable) -> tuple[list[str], int] | None:
         return None
 
 
-def receive(function: Callable, text: tuple[list[str], int] | None) -> None:
-    """Keep the text that was sent along with a function."""
-    if text is not None:
-        _received[function.__code__] = text
+def texts_of(function: Callable) -> dict[CodeType, tuple[list[str], int]]:
+    """The texts of a function and of the device functions that it names, Numba's too, which leave theirs behind."""
+    found: dict[CodeType, tuple[list[str], int]] = {}
+    following = [function]
+    while following:
+        one = following.pop()
+        text = text_of(one)
+        if one.__code__ not in found and text is not None:
+            found[one.__code__] = text
+            named = inspect.getclosurevars(one)
+            values = [*named.globals.values(), *named.nonlocals.values()]
+            following += [value.py_func for value in values if inspect.isfunction(getattr(value, "py_func", None))]
+    return found
+
+
+def receive(texts: dict[CodeType, tuple[list[str], int]]) -> None:
+    """Keep texts that were sent along with a function."""
+    _received.update(texts)
 
 
 def read(function: Callable) -> Source:

@@ -1,0 +1,147 @@
+"""A grid of blocks and threads over the array that a kernel writes: who is responsible for which cell.
+
+Floor 3. Drawn from a launch in the simulator: what the given kernel does, not what it should do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Patch, Rectangle
+
+from lockstep.simt.places import Places, name, places
+from lockstep.simt.writers import writers
+from lockstep.viz.figure import INK, ORANGE, QUIET, SKY, VERMILLION, Figure, our_style
+
+MOST = 400  # cells: more cannot be told apart
+READABLE = 0.3  # inches of a cell that holds an index
+EVEN, ODD, NOBODY, PAST = (SKY, ""), (ORANGE, "//"), ("white", "xx"), ("#E3E3E3", "..")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`thread` (rows, columns): the number of the thread that writes a cell, -1 for nobody; `shape`: the launch."""
+
+    thread: np.ndarray
+    shape: Places
+
+    @property
+    def covered(self) -> tuple[int, int]:
+        """Rows and columns of threads, of which some may have no cell."""
+        sizes = [g * b for g, b in zip(self.shape.grid, self.shape.block, strict=True)]
+        return (sizes[1] if len(sizes) > 1 else 1), sizes[0]
+
+
+def threads(
+    kernel: Callable,
+    grid: int | tuple[int, ...],
+    block: int | tuple[int, ...],
+    *arguments: object,
+    array: str = "out",
+    title: str = "Blocks and threads",
+) -> Figure:
+    """Launch `kernel` in the simulator and draw which thread writes each cell of its parameter `array` (1-D or 2-D).
+
+    A cell holds the thread's index within its block, x first; blocks are outlined and named. ValueError for an array of
+    more than 400 cells or two dimensions, and whatever the launch raises.
+    """
+    found = writers(kernel, grid, block, *arguments, array=array)
+    if found.ndim > 2 or found.size > MOST:
+        raise ValueError(f"{array} has shape {found.shape}; the figure shows at most {MOST} cells in two dimensions.")
+    picture = Picture(np.atleast_2d(found), places(grid, block))
+    return Figure(_draw(picture, array, title), _words(picture, array, title))
+
+
+def _words(picture: Picture, array: str, title: str) -> str:
+    shape, found = picture.shape, picture.thread
+    sizes = " x ".join(map(str, found.shape))
+    threads = shape.threads * shape.blocks
+    written = int((found >= 0).sum())
+    said = [
+        f"{title}. {array} has {sizes} cells. The launch has {shape.blocks} blocks, grid {name(shape.grid)}, of "
+        f"{shape.threads} threads, block {name(shape.block)}: {threads} threads.",
+        f"{written} cells are written, {found.size - written} by nobody; {threads - len(set(found[found >= 0]))} threads "
+        "write nothing.",
+    ]
+    for row, column in ((0, 0), (found.shape[0] - 1, found.shape[1] - 1)):
+        if found[row, column] >= 0:
+            block, thread = divmod(int(found[row, column]), shape.threads)
+            said.append(
+                f"Cell [{row}, {column}] is written by thread {name(shape.thread(thread))} of block "
+                f"{name(shape.block_index(block))}."
+            )
+    return " ".join(said)
+
+
+def _draw(picture: Picture, array: str, title: str) -> Canvas:
+    found = picture.thread
+    rows, columns = (max(pair) for pair in zip(found.shape, picture.covered, strict=True))
+    cell = min(0.46, 8.6 / columns)
+    with our_style():
+        high = 0.46 * rows * min(1, cell / 0.3)
+        wide, tall = max(0.5 + cell * columns, 6.4), 1.05 + high
+        canvas = Canvas(figsize=(wide, tall))
+        axes = canvas.add_axes((0.3 / wide, 0.25 / tall, cell * columns / wide, high / tall))
+        axes.set(xlim=(0, columns), ylim=(rows, 0))
+        axes.set_axis_off()
+        for row in range(rows):
+            for column in range(columns):
+                _draw_cell(axes, picture, row, column, cell)
+        _outline_blocks(axes, picture)
+        axes.plot([0, found.shape[1], found.shape[1], 0, 0], [0, 0, found.shape[0], found.shape[0], 0], **EDGE)
+        canvas.text(0.1 / wide, 1 - 0.1 / tall, title, va="top", fontsize=11.5, fontweight="bold")
+        looks = [(EVEN, "a block"), (ODD, "the next one"), (PAST, "thread without a cell")]
+        looks += [(NOBODY, "nobody writes")] if (found < 0).any() else []
+        handles = [Patch(facecolor=f, hatch=h, edgecolor=QUIET, label=label) for (f, h), label in looks]
+        canvas.legend(
+            handles=handles, loc="upper left", bbox_to_anchor=(0.02 / wide, 1 - 0.33 / tall), ncols=len(looks),
+            frameon=False, fontsize=8.5, columnspacing=1.2, handlelength=1.8, borderaxespad=0.2,
+        )  # fmt: skip
+        said = (
+            f"a cell of {array}: index of the thread in its block, x first" if cell >= READABLE else f"cells of {array}"
+        )
+        canvas.text(0.1 / wide, 0.06 / tall, said, va="bottom", fontsize=8.5, color=QUIET)
+        return canvas
+
+
+EDGE = {"color": INK, "linewidth": 2.2, "clip_on": False, "zorder": 4, "solid_joinstyle": "miter"}
+
+
+def _draw_cell(axes: Axes, picture: Picture, row: int, column: int, cell: float) -> None:
+    found, shape = picture.thread, picture.shape
+    inside = row < found.shape[0] and column < found.shape[1]
+    if not inside and (row >= picture.covered[0] or column >= picture.covered[1]):
+        return
+    number = int(found[row, column]) if inside else -1
+    block, thread = divmod(number, shape.threads)
+    face, hatch = NOBODY if inside else PAST
+    if number >= 0:
+        face, hatch = ODD if sum(shape.block_index(block)) % 2 else EVEN
+    axes.add_patch(
+        Rectangle((column + 0.05, row + 0.05), 0.9, 0.9, facecolor=face, hatch=hatch, edgecolor=QUIET, linewidth=0.5)
+    )
+    if number >= 0 and cell >= READABLE:
+        said = ",".join(map(str, shape.thread(thread)))
+        behind = {"facecolor": face, "edgecolor": "none", "pad": 0.8}
+        axes.text(column + 0.5, row + 0.5, said, ha="center", va="center", fontsize=8, bbox=behind, color=INK)
+
+
+def _outline_blocks(axes: Axes, picture: Picture) -> None:
+    """Where each block's threads stand by the usual formula, with the block's index above the first row of blocks."""
+    grid, block = (*picture.shape.grid, 1)[:2], (*picture.shape.block, 1)[:2]
+    for bx in range(grid[0]):
+        for by in range(grid[1]):
+            corner = bx * block[0], by * block[1]
+            axes.add_patch(
+                Rectangle(
+                    corner, *block, facecolor="none", edgecolor=VERMILLION, linewidth=1.6, linestyle="--", zorder=3
+                )
+            )
+            said = f"{bx},{by}" if len(picture.shape.grid) > 1 else str(bx)
+            place = {"ha": "left", "va": "center", "fontsize": 7.5, "zorder": 5}
+            behind = {"facecolor": "white", "edgecolor": VERMILLION, "pad": 1.0, "linewidth": 0.8}
+            axes.text(corner[0] + 0.08, corner[1], f"block {said}", bbox=behind, color=INK, **place)
