@@ -14,7 +14,8 @@ from torch import Tensor
 
 from lockstep.nn.functional.windows import Pair, Windows
 
-COLUMNS = 1024  # of the matrix of one GEMM: wide enough for a fast product, small enough to stay in the cache
+COLUMNS = 1024  # that the matrix of one GEMM should have: wide enough for a fast product
+NUMBERS = 2**19  # that it may hold in any case: enough to be worth the calls, few enough to stay in the cache
 
 
 def conv2d(
@@ -35,7 +36,7 @@ def conv2d(
     n, o = len(x_NCHW), len(weight_OIRS)
     y = x_NCHW.new_empty(n, o, p, q)
     weight = weight_OIRS.reshape(groups, o // groups, -1)
-    for some in _some_images(n, p * q):
+    for some in _some_images(n, p * q, weight_OIRS[0].numel() * groups):
         columns = _matrix(windows.im2col(x_NCHW[some]), groups)
         y[some] = torch.bmm(weight, columns).view(o, -1, p, q).transpose(0, 1)
     return y if bias_O is None else y.add_(bias_O.view(-1, 1, 1))
@@ -61,7 +62,7 @@ def conv2d_backward(
         raise ValueError(f"the output has the shape {[n, o, p, q]}, its gradient {list(grad_NOPQ.shape)}")
     weight = weight_OIRS.reshape(groups, o // groups, -1)
     dx, dw = torch.empty_like(x_NCHW), torch.zeros_like(weight)
-    for some in _some_images(n, p * q):
+    for some in _some_images(n, p * q, weight_OIRS[0].numel() * groups):
         dy = grad_NOPQ[some].transpose(0, 1).reshape(groups, o // groups, -1)
         dw.baddbmm_(dy, _matrix(windows.im2col(x_NCHW[some]), groups).transpose(1, 2))
         columns = torch.bmm(weight.transpose(1, 2), dy).view(groups * i, r, s, -1, p, q)
@@ -69,8 +70,9 @@ def conv2d_backward(
     return dx, dw.view_as(weight_OIRS), grad_NOPQ.sum((0, 2, 3))
 
 
-def _some_images(n: int, pixels: int) -> Iterator[slice]:
-    step = max(1, COLUMNS // pixels)
+def _some_images(n: int, pixels: int, rows: int) -> Iterator[slice]:
+    """Slices of the batch; the columns of an image make a matrix of `rows` x `pixels`."""
+    step = max(1, COLUMNS // pixels, NUMBERS // (pixels * rows))
     return (slice(start, start + step) for start in range(0, n, step))
 
 
