@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Schedule:
         """How many ranks it is for."""
         return len(self.actions)
 
-    @property
+    @cached_property
     def placement(self) -> dict[int, int]:
         """The rank of each chunk: the first that has an action of it."""
         found: dict[int, int] = {}
@@ -139,7 +140,7 @@ class Schedule:
                     found.setdefault(part.chunk, rank)
         return dict(sorted(found.items()))
 
-    @property
+    @cached_property
     def updates(self) -> bool:
         """Whether weights are updated between the micro-batches, and not once after all of them."""
         return any(part.kind == "U" for part in self.parts())
@@ -151,7 +152,11 @@ class Schedule:
 
     def prove(self) -> Proof:
         """Whether it can be run, and what it needs; see `prove.Proof`."""
-        from lockstep.parallel.pipeline.prove import prove
+        return self._proof
+
+    @cached_property
+    def _proof(self) -> Proof:
+        from lockstep.parallel.pipeline.prove import prove  # here, because prove.py needs this module
 
         return prove(self)
 
@@ -165,7 +170,7 @@ class Schedule:
         update: float = 0,
     ) -> Timing:
         """When each action runs, if each takes what is given here; see `timing.simulate`."""
-        from lockstep.parallel.pipeline.timing import simulate
+        from lockstep.parallel.pipeline.timing import simulate  # here, because timing.py needs this module
 
         return simulate(self, forward, backward, input_gradient, weight_gradient, transfer, update)
 

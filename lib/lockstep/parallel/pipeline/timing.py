@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Real
 
 from lockstep.parallel.pipeline.schedule import NAMES, Action, Item, Schedule
@@ -39,16 +39,16 @@ class Timing:
 
     makespan: the end of the last action. idle: per rank, makespan minus the time of its own actions. bubble: per rank,
     idle / makespan. in_flight: per rank, the most micro-batches times chunks between forward and the end of backward.
-    events: every item in order of its start. transfers: (transfer, start, end).
+    events: every item in order of its start. transfers: (transfer, start, end). costs: by kind of action, for each chunk.
     """
 
     makespan: float
     idle: tuple[float, ...]
     bubble: tuple[float, ...]
     in_flight: tuple[int, ...]
-    events: tuple[Event, ...]
-    transfers: tuple[tuple[Transfer, float, float], ...]
-    seconds_of: Callable[[Action], float]
+    events: tuple[Event, ...] = field(repr=False)
+    transfers: tuple[tuple[Transfer, float, float], ...] = field(repr=False)
+    costs: Mapping[str, Sequence[float]] = field(repr=False)
 
     @property
     def trace(self) -> Trace:
@@ -60,7 +60,7 @@ class Timing:
         for event in self.events:
             start = event.start
             for part in event.item.parts:
-                end = start + self.seconds_of(part)
+                end = start + self.costs[part.kind][part.chunk]
                 spans.append(
                     Span(event.rank, "compute", NAMES[part.kind], start, end, part.micro_batch, detail=_detail(part))
                 )
@@ -87,11 +87,7 @@ def simulate(
     chunks = schedule.chunks
     named = {"F": forward, "B": backward, "I": input_gradient, "W": weight_gradient, "U": update}
     costs = {kind: _per(NAMES[kind], cost, chunks) for kind, cost in named.items()}
-
-    def seconds_of(part: Action) -> float:
-        return costs[part.kind][part.chunk]
-
-    run = _Run(schedule, seconds_of, _per("transfer", transfer, chunks - 1))
+    run = _Run(schedule, costs, _per("transfer", transfer, chunks - 1))
     makespan = max(event.end for event in run.events)
     busy = [sum(event.end - event.start for event in run.events if event.rank == r) for r in range(schedule.ranks)]
     idle = tuple(makespan - time for time in busy)
@@ -102,15 +98,15 @@ def simulate(
         proof.in_flight,
         tuple(sorted(run.events, key=lambda event: (event.start, event.rank))),
         tuple(run.moved),
-        seconds_of,
+        costs,
     )
 
 
 class _Run:
     """One play through: `events` and `moved` are what happened."""
 
-    def __init__(self, schedule: Schedule, seconds_of: Callable[[Action], float], cuts: Sequence[float]) -> None:
-        self._schedule, self._seconds_of, self._cuts = schedule, seconds_of, cuts
+    def __init__(self, schedule: Schedule, costs: Mapping[str, Sequence[float]], cuts: Sequence[float]) -> None:
+        self._schedule, self._costs, self._cuts = schedule, costs, cuts
         self._transfers = Transfers(schedule)
         self._order = self._transfers.sent
         self._number = {t: n for messages in self._order.values() for n, t in enumerate(messages)}
@@ -151,7 +147,7 @@ class _Run:
         if not self._arrived.issuperset(self._transfers.needed_by(item)):
             return
         self._working[rank] = True
-        end = now + sum(self._seconds_of(part) for part in item.parts)
+        end = now + sum(self._costs[part.kind][part.chunk] for part in item.parts)
         self.events.append(Event(rank, item, now, end))
         self._at_time(end, lambda time: self._finish(rank, item, time))
 

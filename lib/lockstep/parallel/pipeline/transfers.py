@@ -40,9 +40,16 @@ class Transfers:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule, self.placement = schedule, schedule.placement
+        self._given: dict[Action, Transfer | None] = {}
+        self._needed: dict[Action, Transfer | None] = {}
 
     def given(self, part: Action) -> Transfer | None:
         """What is sent after an action, if anything."""
+        if part not in self._given:
+            self._given[part] = self._find_given(part)
+        return self._given[part]
+
+    def _find_given(self, part: Action) -> Transfer | None:
         if part.kind == "F":
             return self._between("activation", part.chunk, part.chunk + 1, part.micro_batch)
         if part.kind in "BI":
@@ -51,6 +58,11 @@ class Transfers:
 
     def needed(self, part: Action) -> Transfer | None:
         """What must have arrived before an action, if anything."""
+        if part not in self._needed:
+            self._needed[part] = self._find_needed(part)
+        return self._needed[part]
+
+    def _find_needed(self, part: Action) -> Transfer | None:
         if part.kind == "F":
             return self._between("activation", part.chunk - 1, part.chunk, part.micro_batch)
         if part.kind in "BI":
