@@ -13,6 +13,8 @@ from torch import Tensor
 
 from lockstep.comm import Bucket
 
+FIRST_BYTES = 2**20  # the first bucket is small, as torch's is, so that communication begins early
+
 
 def make_buckets(parameters: Sequence[Tensor], bucket_bytes: int, first_bytes: int | None = None) -> list[list[int]]:
     """Share out the positions of `parameters`, last first, since their gradients are ready in about that order.

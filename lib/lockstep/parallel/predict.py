@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lockstep.comm import predict_seconds
 from lockstep.cost import LayerCost, check_profile, seconds_of
 from lockstep.hardware import Device
-from lockstep.parallel.buckets import make_buckets
+from lockstep.parallel.buckets import FIRST_BYTES, make_buckets
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def predict_step(
     backward, ready = _ready(model, profile, device)
     trained = [p for p in model.parameters() if p.requires_grad and p.numel()]
     free, exchanges = 0.0, []
-    for positions in make_buckets(trained, bucket_bytes):
+    for positions in make_buckets(trained, bucket_bytes, FIRST_BYTES):
         bucket = [trained[position] for position in positions]
         last = max(ready[id(p)] for p in bucket) if overlap else backward
         begin = max(free, forward + last)

@@ -16,10 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.comm import Communicator, Exchange, Handle
-from lockstep.parallel.buckets import GradientBucket, keep, make_buckets
+from lockstep.parallel.buckets import FIRST_BYTES, GradientBucket, keep, make_buckets
 from lockstep.parallel.report import StepReport
-
-FIRST_BYTES = 2**20  # the first bucket is small, as torch's is, so that communication begins early
 
 _at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
 _running_backward = torch._C._current_graph_task_id
