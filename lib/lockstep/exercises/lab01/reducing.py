@@ -22,19 +22,19 @@ IDLE, ATOMICS = "share of idle lanes", "atomics"
 
 @cuda.jit
 def reduce_sum(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
+    partial = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
     i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    partial[thread] = source[i] if i < source.size else 0
     cuda.syncthreads()
     stride = THREADS // 2
     while stride > 0:
         if thread < stride:
-            shared[thread] += shared[thread + stride]
+            partial[thread] += partial[thread + stride]
         cuda.syncthreads()
         stride //= 2
     if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
+        out[cuda.blockIdx.x] = partial[0]
 
 
 @cuda.jit

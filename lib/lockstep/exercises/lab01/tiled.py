@@ -18,20 +18,20 @@ from lockstep.simt import cuda
 
 @cuda.jit
 def conv2d_tiled(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
+    cells = cuda.shared.array((HALO, HALO), np.float32)
     for i in range(cuda.threadIdx.y, HALO, TILE):
         for j in range(cuda.threadIdx.x, HALO, TILE):
             row = cuda.blockIdx.y * TILE + i - RADIUS
             column = cuda.blockIdx.x * TILE + j - RADIUS
             inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
-            tile[i, j] = image[row, column] if inside else np.float32(0)
+            cells[i, j] = image[row, column] if inside else np.float32(0)
     cuda.syncthreads()
     x, y = cuda.grid(2)
     if y < out.shape[0] and x < out.shape[1]:
         total = np.float32(0)
         for i in range(WIDTH):
             for j in range(WIDTH):
-                total += weights[i, j] * tile[cuda.threadIdx.y + i, cuda.threadIdx.x + j]
+                total += weights[i, j] * cells[cuda.threadIdx.y + i, cuda.threadIdx.x + j]
         out[y, x] = total
 
 
