@@ -14,6 +14,7 @@ from lockstep.cost import (
     largest_batch,
     layer_split_bytes,
     measure_step,
+    memory_by_batch,
     parameter_server_bytes,
     profile,
     profile_stages,
@@ -78,6 +79,13 @@ class TestLargestBatch:
             fits = largest_batch(model, size, GIB, "momentum", precision)
             totals = [training_memory(profile(model, size, n), "momentum", precision).total for n in (fits, fits + 1)]
             assert totals[0] <= GIB < totals[1]
+
+    def test_every_part_grows_evenly(self):
+        model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 10))
+        two, four, nine = (profile(model, (2, 2, 2), n) for n in (2, 4, 9))
+        assert memory_by_batch(two, four, "adam", "mixed")(9) == training_memory(nine, "adam", "mixed")
+        with pytest.raises(ValueError, match="the second of a larger batch"):
+            memory_by_batch(four, two)
 
     def test_nothing_fits(self):
         with pytest.raises(ValueError, match="not even one input fits: .* do not depend on the batch"):

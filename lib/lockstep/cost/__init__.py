@@ -6,7 +6,14 @@ every prediction stands its measurement: `measure_saved_bytes` and `measure_step
 
 from lockstep.cost.checkpointing import Checkpointing, best_checkpointing, checkpointing, profile_stages
 from lockstep.cost.limits import StepTime, step_time
-from lockstep.cost.memory import TrainingMemory, accumulation_sizes, largest_batch, training_memory
+from lockstep.cost.memory import (
+    MemoryByBatch,
+    TrainingMemory,
+    accumulation_sizes,
+    largest_batch,
+    memory_by_batch,
+    training_memory,
+)
 from lockstep.cost.peak import StepMemory, measure_saved_bytes, measure_step, peak_memory, replay_step
 from lockstep.cost.profile import LayerProfile, Profile, profile
 from lockstep.cost.roofline import Cost, LayerCost, check_profile, seconds_of
@@ -23,6 +30,7 @@ __all__ = [
     "Cost",
     "LayerCost",
     "LayerProfile",
+    "MemoryByBatch",
     "Profile",
     "StepMemory",
     "StepTime",
@@ -37,6 +45,7 @@ __all__ = [
     "measure_saved_bytes",
     "measure_step",
     "parameter_server_bytes",
+    "memory_by_batch",
     "peak_memory",
     "profile",
     "profile_stages",

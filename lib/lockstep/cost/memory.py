@@ -75,6 +75,35 @@ def training_memory(profile: Profile, optimizer: str = "sgd", precision: str = "
     )
 
 
+@dataclass(frozen=True)
+class MemoryByBatch:
+    """`training_memory` of any batch, from those of two batches: every part grows evenly. `each` holds bytes per input."""
+
+    optimizer: str
+    precision: str
+    fixed: TrainingMemory
+    each: TrainingMemory
+
+    def __call__(self, batch: int) -> TrainingMemory:
+        """The parts for a batch of that many inputs."""
+        each = self.each.parts
+        return TrainingMemory(**{part: size + batch * each[part] for part, size in self.fixed.parts.items()})
+
+
+def memory_by_batch(few: Profile, more: Profile, optimizer: str = "sgd", precision: str = "fp32") -> MemoryByBatch:
+    """`training_memory` as a function of the batch, from the profiles of one model with two batches.
+
+    Raises ValueError for profiles of the same batch or of different models, and as `training_memory` does.
+    """
+    apart = more.batch - few.batch
+    if apart < 1 or (few.model, few.parameters) != (more.model, more.parameters):
+        raise ValueError(f"two profiles of one model are needed, the second of a larger batch, not {few} and {more}")
+    first, second = (training_memory(one, optimizer, precision).parts for one in (few, more))
+    each = {part: (second[part] - first[part]) // apart for part in first}
+    fixed = {part: first[part] - few.batch * each[part] for part in first}
+    return MemoryByBatch(optimizer, precision, TrainingMemory(**fixed), TrainingMemory(**each))
+
+
 def largest_batch(
     model: nn.Module, input_size: Sequence[int], memory: int, optimizer: str = "sgd", precision: str = "fp32"
 ) -> int:
@@ -82,13 +111,13 @@ def largest_batch(
 
     Raises ValueError when not even one input fits, and as `profile` and `training_memory` do.
     """
-    # Two points are enough, since every part grows evenly; batch norm over a single pixel needs at least two inputs.
-    two, three = (training_memory(profile(model, input_size, n), optimizer, precision).total for n in (2, 3))
-    each = three - two
-    fixed = two - 2 * each
+    # Batch norm over a single pixel needs at least two inputs.
+    few, more = (profile(model, input_size, batch) for batch in (2, 4))
+    needed = memory_by_batch(few, more, optimizer, precision)
+    fixed, each = needed.fixed.total, needed.each.total
     if each <= 0:
         raise ValueError("nothing grows with the batch: does any parameter need a gradient?")
-    fits = math.floor((memory - fixed) / each)
+    fits = (memory - fixed) // each
     if fits < 1:
         raise ValueError(
             f"not even one input fits: {show_bytes(fixed)} do not depend on the batch and each input takes "
