@@ -3,20 +3,29 @@
 from lockstep.parallel.accuracy import distributed_accuracy
 from lockstep.parallel.batch_norm import SyncBatchNorm2d
 from lockstep.parallel.buckets import make_buckets
+from lockstep.parallel.channels import ChannelParallelConv2d, InputChannelParallelConv2d, own_batch_norm
 from lockstep.parallel.data import DistributedDataParallel
 from lockstep.parallel.predict import Step, measure_profile, predict_step
 from lockstep.parallel.rates import linear_lr, scaled_lr, square_root_lr
+from lockstep.parallel.rows import RowParallel2d
 from lockstep.parallel.server import ParameterServer
+from lockstep.parallel.tensor import ColumnParallelLinear, RowParallelLinear
 
 __all__ = [
+    "ChannelParallelConv2d",
+    "ColumnParallelLinear",
     "DistributedDataParallel",
+    "InputChannelParallelConv2d",
     "ParameterServer",
+    "RowParallel2d",
+    "RowParallelLinear",
     "Step",
     "SyncBatchNorm2d",
     "distributed_accuracy",
     "linear_lr",
     "make_buckets",
     "measure_profile",
+    "own_batch_norm",
     "predict_step",
     "scaled_lr",
     "square_root_lr",
