@@ -5,6 +5,7 @@ from lockstep.parallel.batch_norm import SyncBatchNorm2d
 from lockstep.parallel.buckets import make_buckets
 from lockstep.parallel.channels import ChannelParallelConv2d, InputChannelParallelConv2d, own_batch_norm
 from lockstep.parallel.data import DistributedDataParallel
+from lockstep.parallel.layers import DeviceSplit, LayerSplit, receive_forward, send_forward
 from lockstep.parallel.predict import Step, measure_profile, predict_step
 from lockstep.parallel.rates import linear_lr, scaled_lr, square_root_lr
 from lockstep.parallel.rows import RowParallel2d
@@ -14,8 +15,10 @@ from lockstep.parallel.tensor import ColumnParallelLinear, RowParallelLinear
 __all__ = [
     "ChannelParallelConv2d",
     "ColumnParallelLinear",
+    "DeviceSplit",
     "DistributedDataParallel",
     "InputChannelParallelConv2d",
+    "LayerSplit",
     "ParameterServer",
     "RowParallel2d",
     "RowParallelLinear",
@@ -27,6 +30,8 @@ __all__ = [
     "measure_profile",
     "own_batch_norm",
     "predict_step",
+    "receive_forward",
     "scaled_lr",
+    "send_forward",
     "square_root_lr",
 ]
