@@ -76,7 +76,8 @@ class InputChannelParallelConv2d(nn.Conv2d):
         _check(layer, "InputChannelParallelConv2d")
         if layer.groups > 1:
             raise ValueError(
-                f"a convolution of {layer.groups} groups does not add input channels up over groups: use ChannelParallelConv2d."
+                f"a convolution of {layer.groups} groups does not add input channels up over groups: "
+                f"use ChannelParallelConv2d."
             )
         sizes = shares(layer.in_channels, comm.size, "input channels")
         super().__init__(sizes[comm.rank], layer.out_channels, bias=False, **_like(layer))

@@ -45,8 +45,8 @@ class LayerSplit(nn.Module):
 class DeviceSplit(nn.Module):
     """`layers` cut into one part for each of `devices`, in one process.
 
-    `DeviceSplit(vgg16().stages(), [3], ["cuda:0", "cuda:1"])`: only `to` moves activations, and autograd moves the gradients back; the devices may all be "cpu". While one computes,
-    the others wait. ValueError as for `LayerSplit`.
+    `DeviceSplit(vgg16().stages(), [3], ["cuda:0", "cuda:1"])`: only `to` moves activations, and autograd moves the
+    gradients back; the devices may all be "cpu". While one computes, the others wait. ValueError as for `LayerSplit`.
     """
 
     def __init__(self, layers: Sequence[nn.Module], cuts: Sequence[int], devices: Sequence[torch.device | str]) -> None:
