@@ -4,6 +4,8 @@ Floor 2, room `parallel`. Read `schedule` first (what an action is), then `sched
 `timing` and `execute`.
 """
 
+from lockstep.parallel.pipeline.batch_norm import DeferredBatchNorm2d
+from lockstep.parallel.pipeline.execute import Pipeline
 from lockstep.parallel.pipeline.prove import Proof, prove
 from lockstep.parallel.pipeline.schedule import Action, InvalidSchedule, Overlap, Schedule
 from lockstep.parallel.pipeline.schedules import (
@@ -20,15 +22,19 @@ from lockstep.parallel.pipeline.schedules import (
 )
 from lockstep.parallel.pipeline.timing import Timing, simulate
 from lockstep.parallel.pipeline.torch_csv import read_csv, write_csv
+from lockstep.parallel.pipeline.versions import VersionUse
 
 __all__ = [
     "SCHEDULES",
     "Action",
+    "DeferredBatchNorm2d",
     "InvalidSchedule",
     "Overlap",
+    "Pipeline",
     "Proof",
     "Schedule",
     "Timing",
+    "VersionUse",
     "dualpipev",
     "gpipe",
     "interleaved",

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lockstep.parallel.pipeline.blocking import fused_deadlock, rendezvous_deadlock
 from lockstep.parallel.pipeline.schedule import NAMES, Action, InvalidSchedule, Schedule
 from lockstep.parallel.pipeline.transfers import Transfers
+from lockstep.parallel.pipeline.versions import planned_versions
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Proof:
 def prove(schedule: Schedule) -> Proof:
     """All that can be said about `schedule` without running it."""
     faults = tuple(_wrong_numbers(schedule)) or tuple(_out_of_place(schedule)) or tuple(_stuck(schedule))
+    faults = faults or tuple(_too_new(schedule))
     if faults:
         return Proof(faults)
     transfers = Transfers(schedule)
@@ -165,6 +167,19 @@ def _stuck(schedule: Schedule) -> Iterator[str]:
         if at[rank] < len(row):
             need = missing(rank)[0]
             yield f"Rank {rank} waits for ever at {row[at[rank]]!r}: it needs {need} of rank {place[need.chunk]}."
+
+
+def _too_new(schedule: Schedule) -> Iterator[str]:
+    """With vertical sync: a chunk must have the version that the first chunk used."""
+    if not schedule.vertical_sync:
+        return
+    asked, own = planned_versions(schedule), planned_versions(replace(schedule, vertical_sync=False))
+    for (chunk, i), version in asked.items():
+        if version > own[chunk, i]:
+            yield (
+                f"Micro-batch {i} meets version {version} on chunk 0, and chunk {chunk} has made only {own[chunk, i]} "
+                f"updates when it comes there: without vertical_sync every chunk uses what it has."
+            )
 
 
 def _most_held(schedule: Schedule, rank: int, ends: str) -> int:
