@@ -2,11 +2,13 @@
 
 import linecache
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from lockstep import simt
 from lockstep.simt import choice
+from lockstep.simt.compile import source
 from lockstep.simt.kernel import simulated
 from lockstep.simt.slow import run_slowly
 
@@ -58,3 +60,20 @@ def test_a_kernel_of_numba_s_is_simulated_and_profiled():
     run_slowly(simulated(namespace["halves"])[2, 32], x, slow)
     assert np.array_equal(out, x.reshape(2, 32)[:, ::-1].ravel() / 2) and np.array_equal(slow, out)
     assert report.barriers == 1 and report.sectors_per_request == 4
+
+
+def test_a_kernel_of_numba_s_takes_its_text_and_its_helpers_along(monkeypatch):
+    # A check sends it to another process, where the cells of the notebook are not known: "the source is not at hand".
+    numba = pytest.importorskip("numba")
+    from numba import cuda
+
+    linecache.cache["<a cell>"] = (len(FOR_NUMBA), None, FOR_NUMBA.splitlines(keepends=True), "<a cell>")
+    namespace = {"cuda": cuda, "float32": numba.float32}
+    exec(compile(FOR_NUMBA, "<a cell>", "exec"), namespace)
+    sent = cloudpickle.dumps(simulated(namespace["halves"]))
+    del linecache.cache["<a cell>"]
+    monkeypatch.setattr(source, "_received", {})
+    x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    report = simt.profile(cloudpickle.loads(sent), 2, 32, x, out)
+    assert np.array_equal(out, x.reshape(2, 32)[:, ::-1].ravel() / 2)
+    assert {line.function for line in report.lines} == {"half", "halves"}

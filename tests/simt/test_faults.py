@@ -222,12 +222,20 @@ def divides(x, out):
     out[i] = 10 // x[i]  # divide
 
 
+@cuda.jit
+def loops_for_ever(out):
+    while True:
+        pass
+
+
 def test_loops_and_divisions():
     with simt.step_limit(50):
         endless = refused(simt.EndlessLoop, never_ends[1, 32], np.zeros(32, np.int32))
         assert "still going after 50 rounds for threads 0, 1 and 30 others of block 0" in str(endless)
         with pytest.raises(simt.EndlessLoop):
             counts_to[1, 1](np.zeros(1, np.int32), 60)
+        # Without an end or a return the compiler looked for a kind of result that there is not: "list index out of range".
+        refused(simt.EndlessLoop, loops_for_ever[1, 32], np.zeros(32, np.int32))
     out = np.zeros(1, np.int32)
     with simt.step_limit(100):
         counts_to[1, 1](out, 60)

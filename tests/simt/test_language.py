@@ -285,6 +285,8 @@ REFUSED = {
     "with out: pass": "a kernel cannot contain `with`",
     "print(out[0])": "store the value in an array",
     "out[0] = np.sqrt(out[0])": "kernels use math.sqrt",
+    "x = np.zeros(4)": "numpy.zeros: kernels use cuda.shared.array and cuda.local.array",
+    "out[0] = np.sum(out)": "numpy.sum: kernels use loops",
     "out[0] = sum(out)": "sum is a function without @cuda.jit",
     "out[0] = unknown": "unknown is not defined",
     "out[0] = late": "late is read before anything is assigned to it",

@@ -32,5 +32,5 @@ def milliseconds(kernel: Callable, grid: object, block: object, *arguments: obje
         launch(*numbers)
         ended.record()
         ended.synchronize()
-        taken.append(cuda.event_elapsed_time(begun, ended))
+        taken.append(begun.elapsed_time(ended))
     return statistics.median(taken)

@@ -66,9 +66,10 @@ class Launched:
                 raise
             if _is_unfinished(kernel.py_func):
                 return Observation(error=Failure("NotImplementedError", "", own=True))
-            lines = getattr(error, "lines", ())
-            message = f"{str(error).rstrip('.')}{_quoted(kernel.py_func, lines)}"
-            return Observation(error=Failure(type(error).__name__, message, own=isinstance(error, KernelFault)))
+            fault = isinstance(error, KernelFault)
+            quoted = _quoted(kernel.py_func, error.lines) if fault else ""
+            message = f"{str(error).rstrip('.')}{quoted}"
+            return Observation(error=Failure(type(error).__name__, message, own=fault))
         return Observation(arguments=plain([grid, block, *arguments]), counts=_counts(report))
 
 

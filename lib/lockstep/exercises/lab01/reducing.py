@@ -147,6 +147,25 @@ def barrier_in_the_branch(source, out):
 
 
 @cuda.jit
+def leaves_before_the_barrier(source, out):
+    shared = cuda.shared.array(THREADS, np.int32)
+    thread = cuda.threadIdx.x
+    i = cuda.grid(1)
+    if i >= source.size:
+        return
+    shared[thread] = source[i]
+    cuda.syncthreads()
+    stride = THREADS // 2
+    while stride > 0:
+        if thread < stride:
+            shared[thread] += shared[thread + stride]
+        cuda.syncthreads()
+        stride //= 2
+    if thread == 0:
+        out[cuda.blockIdx.x] = shared[0]
+
+
+@cuda.jit
 def no_guard(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
@@ -337,6 +356,13 @@ REDUCE_SUM = Exercise(
             "A level begins before the one above it has ended: a thread adds a partial sum that another one is still "
             "writing. Every level needs a barrier, cuda.syncthreads().",
             symptom=matches("((before|after) the barrier at line \\d+|no barrier between them), and one writes"),
+        ),
+        Mistake(
+            "leaves before the barrier",
+            leaves_before_the_barrier,
+            "Threads of the last block that have no number return, and the others wait for them at the barrier. Let them "
+            "stay, and load a 0.",
+            symptom=raises("BarrierError", "return"),
         ),
         Mistake(
             "barrier inside a branch",

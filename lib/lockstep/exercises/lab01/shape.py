@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
-from lockstep.exercises.judge import same_value
-from lockstep.exercises.observe import Call
+from lockstep.exercises.judge import Finding, all_of, same_value
+from lockstep.exercises.observe import Call, Observation
+from lockstep.exercises.plain import short
 
 
 def launch_shape(shape, block):
@@ -88,6 +89,21 @@ def divides_without_rounding(shape, block):
     return (shape[1] / block[0], shape[0] / block[1]), 0.0
 
 
+def numpys_ceil(shape, block):
+    grid = np.ceil(shape[1] / block[0]), np.ceil(shape[0] / block[1])
+    return grid, grid[0] * grid[1] * block[0] * block[1] - shape[0] * shape[1]
+
+
+def whole_blocks(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """A launch refuses a grid of floats, even of 3.0."""
+    grid = seen.value[0] if isinstance(seen.value, (tuple, list)) and seen.value else ()
+    for size in grid if isinstance(grid, (tuple, list)) else ():
+        if isinstance(size, float) or (isinstance(size, np.ndarray) and size.dtype.kind == "f"):
+            want = short(expected.value)
+            return Finding(f"The grid holds {short(size)}, which is no integer.", want, short(seen.value), (grid,))
+    return None
+
+
 def shape_cases(rng: np.random.Generator) -> Iterator[Case]:
     odd = int(rng.integers(3, 15)), int(rng.integers(17, 31))
     shapes = ((4, 6), (3, 2)), ((5, 7), (3, 2)), ((1, 1), (32, 8)), (odd, (16, 16)), ((64, 96), (32, 8))
@@ -109,7 +125,7 @@ LAUNCH_SHAPE = Exercise(
     stub=launch_shape_stub,
     cases=shape_cases,
     observe=Call(),
-    judge=same_value(),
+    judge=all_of(whole_blocks, same_value()),
     hints=(
         "How many blocks of 3 threads cover 7 pixels? The last one may stick out.",
         "A shape names rows first; grid and block name x first, and x runs along a row. Divide and round up, with "
@@ -171,6 +187,11 @@ LAUNCH_SHAPE = Exercise(
             "does not round",
             divides_without_rounding,
             "There is no part of a block: a grid is made of integers. Round up.",
+        ),
+        Mistake(
+            "a grid of floats",
+            numpys_ceil,
+            "np.ceil rounds up and still gives a float, which a launch refuses. math.ceil gives an integer, and so does //.",
         ),
     ),
 )

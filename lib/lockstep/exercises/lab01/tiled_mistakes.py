@@ -5,6 +5,8 @@ Floor 4, room `exercises`, under `tiled`.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from lockstep.exercises.exercise import Mistake
@@ -103,6 +105,35 @@ def tile_without_halo(image, weights, out):
 
 
 @cuda.jit
+def counts_from_the_pixel(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    load(image, tile, RADIUS)
+    cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        total = np.float32(0)
+        for i in range(WIDTH):
+            for j in range(WIDTH):
+                total += weights[i, j] * tile[cuda.threadIdx.y + i - RADIUS, cuda.threadIdx.x + j - RADIUS]
+        out[y, x] = total
+
+
+@cuda.jit
+def swaps_x_and_y_while_loading(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    for i in range(cuda.threadIdx.y, HALO, TILE):
+        for j in range(cuda.threadIdx.x, HALO, TILE):
+            row = cuda.blockIdx.x * TILE + i - RADIUS
+            column = cuda.blockIdx.y * TILE + j - RADIUS
+            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
+            tile[i, j] = image[row, column] if inside else np.float32(0)
+    cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = weighted(weights, tile, False)
+
+
+@cuda.jit
 def loads_without_asking(image, weights, out):
     tile = cuda.shared.array((HALO, HALO), np.float32)
     for i in range(cuda.threadIdx.y, HALO, TILE):
@@ -175,10 +206,15 @@ def leaves_before_the_barrier(image, weights, out):
 
 
 def _leaves(seen: Observation) -> str:
-    """The array that a thread leaves, "tile" for one in shared memory under any name; "" where none does."""
+    """The array that a thread leaves, "tile" for one in shared memory under any name; "" where none does.
+
+    "before the tile" for an index below 0 there.
+    """
     if seen.error is None or seen.error.type != "OutOfBounds":
         return ""
-    return next((name for name in ("image", "out", "weights") if f" touches {name}[" in seen.error.message), "tile")
+    named = next((name for name in ("image", "out", "weights") if f" touches {name}[" in seen.error.message), "")
+    below = re.search(r" touches \w+\[[^\]]*-", seen.error.message) is not None
+    return named or ("before the tile" if below else "tile")
 
 
 TILED_MISTAKES = (
@@ -229,6 +265,19 @@ TILED_MISTAKES = (
         "The tile is as large as the block, and the filter reaches beyond it. The block needs RADIUS more pixels on every "
         "side: HALO x HALO.",
         symptom=lambda case, seen, expected: _leaves(seen) == "tile",
+    ),
+    Mistake(
+        "counts from the pixel",
+        counts_from_the_pixel,
+        "You subtract the radius once more. Cell [0, 0] of the tile lies RADIUS before the block's first pixel already, so "
+        "under weight [i, j] lies the cell that is i and j further than the thread's own index.",
+        symptom=lambda case, seen, expected: _leaves(seen) == "before the tile",
+    ),
+    Mistake(
+        "swaps x and y while loading",
+        swaps_x_and_y_while_loading,
+        "Blocks load each other's tiles: rows go with y, so the first row comes from blockIdx.y and the first column from "
+        "blockIdx.x.",
     ),
     Mistake(
         "loads without asking",

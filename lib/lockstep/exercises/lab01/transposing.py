@@ -272,8 +272,8 @@ TRANSPOSE = Exercise(
         Mistake(
             "barrier inside a branch",
             barrier_in_the_guard,
-            "The barrier stands inside the guard, so at the edge of the matrix some threads never reach it, and the others "
-            "wait. Every thread of the block has to pass every barrier: move it out of the `if`.",
+            "At the edge of the matrix some threads never reach the barrier, since it stands inside the guard or behind a "
+            "`return`, and the others wait. Every thread of the block has to pass every barrier.",
             symptom=raises("BarrierError"),
         ),
         Mistake(

@@ -75,6 +75,9 @@ def attribute(owner: Static, name: str, line: int) -> tuple[object, object]:
             raise Unsupported(f"{path} does not exist", line)
         value = getattr(owner.value, name)
         if owner.path == "numpy" and not isinstance(value, (float, type)):
-            raise Unsupported(f"{path}: kernels use math.{name}, not NumPy's functions", line)
+            instead = f"math.{name}, not NumPy's functions" if hasattr(math, name) else "loops, not NumPy's functions"
+            if name in ("array", "empty", "full", "ones", "zeros"):
+                instead = "cuda.shared.array and cuda.local.array, which begin with whatever was there before"
+            raise Unsupported(f"{path}: kernels use {instead}", line)
         return kind_of(value, path, line)
     return Static(path), None
