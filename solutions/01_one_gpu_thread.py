@@ -54,13 +54,14 @@ from lockstep.exercises import (
     submit,
     whose,
 )
-from lockstep.simt import KernelFault, cuda, milliseconds, profile
+from lockstep.simt import KernelFault, cuda, known_gpu, milliseconds, profile
 from lockstep.simt.kernels import convolution, reduction
 from lockstep.simt.occupancy import CAPABILITIES
 from lockstep.trace.units import show_bytes, show_number, show_seconds
 
 rng = np.random.default_rng(SEED)
 ON_GPU = cuda.__name__.startswith("numba")
+DEVICE = known_gpu() or "A100"  # whose published figures the model takes
 print("kernels run on the GPU of this machine, and are counted in the simulator" if ON_GPU else
       "no GPU here: kernels run in the simulator, which counts them")  # fmt: skip
 viz.threads(
@@ -566,13 +567,13 @@ versions = {
 }
 reports = {name: profile(kernel, grid, block, *given) for name, (kernel, given) in versions.items()}
 taken = {name: milliseconds(kernel, grid, block, *given) for name, (kernel, given) in versions.items()}
-print(f"{side} x {side} pixels, a 5 x 5 filter: counted in the simulator, seconds by the model of an A100")
+print(f"{side} x {side} pixels, a 5 x 5 filter: counted in the simulator, seconds by the model of one {DEVICE}")
 print(f"{'':26}{'sectors':>8}{'moved':>10}{'reads a thread':>16}{'bank ways':>11}{'model':>10}{'measured':>13}")
 for name, report in reports.items():
     clock = "no GPU here" if taken[name] is None else show_seconds(taken[name] / 1e3)
     print(
         f"{name:26}{report.sectors_per_request:8.2f}{show_bytes(report.bytes_moved):>10}{report.reads_per_thread:16.1f}"
-        f"{report.bank_conflict:11}{show_seconds(report.modelled_seconds()):>10}{clock:>13}"
+        f"{report.bank_conflict:11}{show_seconds(report.modelled_seconds(DEVICE)):>10}{clock:>13}"
     )
 
 # %%
@@ -588,13 +589,14 @@ reveal("01.p3", naive_report.bytes_moved / tiled_report.bytes_moved)
 # The padding takes the two-way conflicts away: a warp here is two rows of 16 threads, and with rows of 20 words the
 # second half falls into banks of the first.
 #
-# The figure puts the versions under the roof of lab 03: what they compute for each byte they move, and what an A100
+# The figure puts the versions under the roof of lab 03: what they compute for each byte they move, and what the GPU
 # could reach at that.
 
 # %%
 viz.kernel_roofline(
     reports,
-    milliseconds=None if not ON_GPU else taken,
+    DEVICE,
+    milliseconds=taken if known_gpu() else None,
     title=f"Convolutions under the roof, tiled by {whose('01.5')} code",
 )
 
@@ -755,7 +757,7 @@ pair = [torch.from_numpy(np.ascontiguousarray(one))[None, None] for one in (imag
 theirs = torch.nn.functional.conv2d(*pair, padding=RADIUS)[0, 0].numpy()
 print(f"largest difference between {whose('01.5')} tiled kernel and torch: {np.abs(ours - theirs).max():.1g}")
 print(f"largest pixel: {np.abs(theirs).max():.2f}")
-if ON_GPU:
+if ON_GPU and torch.cuda.is_available():
     tensors, events = [one.cuda() for one in pair], [torch.cuda.Event(enable_timing=True) for _ in range(2)]
     torch.nn.functional.conv2d(*tensors, padding=RADIUS)
     events[0].record()
@@ -765,7 +767,7 @@ if ON_GPU:
     own = milliseconds(my_tiled, grid, block, image, convolution.BLUR, ours)
     print(f"on this GPU: yours {own:.3f} ms, torch {events[0].elapsed_time(events[1]):.3f} ms")
 else:
-    print("no GPU here, so no milliseconds: the simulator's own time says nothing about a GPU")
+    print("no GPU here (or none for torch), so no milliseconds: the simulator's own time says nothing about a GPU")
 
 # %% [markdown]
 # **On real hardware.** With `pip install "lockstep[gpu]"` and an NVIDIA GPU, `from lockstep.simt import cuda` gives

@@ -49,7 +49,7 @@ from lockstep.simt.errors import (
 from lockstep.simt.occupancy import Occupancy, occupancy
 from lockstep.simt.report import Report, profile, warp_requests
 from lockstep.simt.run.loops import step_limit
-from lockstep.simt.timing import milliseconds
+from lockstep.simt.timing import known_gpu, milliseconds
 from lockstep.simt.writers import writers
 
 cuda = _chosen()
@@ -67,6 +67,7 @@ __all__ = [
     "UninitializedRead",
     "Unsupported",
     "cuda",
+    "known_gpu",
     "milliseconds",
     "occupancy",
     "profile",

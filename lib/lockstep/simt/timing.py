@@ -1,4 +1,4 @@
-"""Milliseconds of a kernel on the GPU at hand: `milliseconds(kernel, grid, block, *arguments)`.
+"""Milliseconds of a kernel on the GPU at hand, `milliseconds(kernel, grid, block, *arguments)`, and which GPU that is.
 
 Floor 0. None where the kernels run in the simulator, whose seconds say nothing of a GPU's.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from lockstep.hardware import DEVICES
 from lockstep.simt import choice
 
 ROUNDS = 20
@@ -34,3 +35,14 @@ def milliseconds(kernel: Callable, grid: object, block: object, *arguments: obje
         ended.synchronize()
         taken.append(begun.elapsed_time(ended))
     return statistics.median(taken)
+
+
+def known_gpu() -> str | None:
+    """The key in `lockstep.hardware.DEVICES` of the GPU at hand; None without a GPU or without figures for it."""
+    cuda = choice.chosen()
+    if not hasattr(cuda, "event"):
+        return None
+    name = cuda.get_current_device().name
+    said = (name.decode() if isinstance(name, bytes) else str(name)).replace(" ", "")
+    found = [key for key in DEVICES if all(part in said for part in key.split("-"))]
+    return max(found, key=len, default=None)
