@@ -1,4 +1,4 @@
-"""Small models in stages, and the oracle: one process that takes the same micro-batches in order."""
+"""Small models in stages, corrupted schedules, and the oracle: one process with the same micro-batches in order."""
 
 import copy
 
@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from lockstep.nn.models.resnet import BasicBlock
+from lockstep.parallel.pipeline import Schedule
 
 
 class Tail(nn.Module):
@@ -22,8 +23,8 @@ def resnet(chunks):
     """A ResNet with batch norm: a head, blocks, a tail, as `chunks` stages."""
     torch.manual_seed(3)
     head = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
-    blocks = [BasicBlock(4, 4), BasicBlock(4, 6, 2), BasicBlock(6, 6), BasicBlock(6, 6)]
-    layers = [head, *blocks, nn.Conv2d(6, 6, 1, groups=2), nn.Tanh(), Tail(6, 5)]
+    blocks = [BasicBlock(4, 6, 2), BasicBlock(6, 6)]
+    layers = [head, *blocks, nn.Conv2d(6, 6, 1, groups=2), nn.BatchNorm2d(6), nn.Tanh(), nn.Identity(), Tail(6, 5)]
     return cut(layers, chunks)
 
 
@@ -98,3 +99,23 @@ def alone(stages, images, labels, micro_batches, steps=1):
 
 def gradients(module):
     return [None if p.grad is None else p.grad.clone() for p in module.parameters()]
+
+
+def corrupted(schedule, draw):
+    """One action swapped with another of its rank, dropped, doubled, or put on another rank."""
+    rows = [list(row) for row in schedule.actions]
+    row = draw.choice([row for row in rows if row])
+    at, to = draw.randrange(len(row)), draw.randrange(len(row))
+    how = draw.choice(["swap", "swap", "neighbours", "neighbours", "drop", "double", "move"])
+    if how == "swap":
+        row[at], row[to] = row[to], row[at]
+    elif how == "neighbours":
+        at = max(1, at)
+        row[at - 1 : at + 1] = row[at - 1 : at + 1][::-1]
+    elif how == "drop":
+        del row[at]
+    elif how == "double":
+        row.insert(to, row[at])
+    else:
+        draw.choice(rows).append(row.pop(at))
+    return Schedule(f"{schedule.name}, {how}", schedule.chunks, schedule.micro_batches, tuple(map(tuple, rows)))

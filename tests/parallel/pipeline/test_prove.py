@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from staged_models import corrupted
 
 from lockstep.parallel.pipeline import (
     Action,
@@ -65,26 +66,6 @@ def runs(schedule):
             return False
         whole = [item for item in whole if item not in free]
     return True
-
-
-def corrupted(schedule, draw):
-    """One action swapped with another of its rank, dropped, doubled, or put on another rank."""
-    rows = [list(row) for row in schedule.actions]
-    row = draw.choice([row for row in rows if row])
-    at, to = draw.randrange(len(row)), draw.randrange(len(row))
-    how = draw.choice(["swap", "swap", "neighbours", "neighbours", "drop", "double", "move"])
-    if how == "swap":
-        row[at], row[to] = row[to], row[at]
-    elif how == "neighbours":
-        at = max(1, at)
-        row[at - 1 : at + 1] = row[at - 1 : at + 1][::-1]
-    elif how == "drop":
-        del row[at]
-    elif how == "double":
-        row.insert(to, row[at])
-    else:
-        draw.choice(rows).append(row.pop(at))
-    return Schedule(f"{schedule.name}, {how}", schedule.chunks, schedule.micro_batches, tuple(map(tuple, rows)))
 
 
 def test_a_thousand_corruptions_are_rejected_or_still_valid():

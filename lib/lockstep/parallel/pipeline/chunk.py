@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd import Function
 from torch.func import functional_call
 
 from lockstep.nn.outputs import map_tensors, tensors_in
@@ -28,15 +28,14 @@ Head = Callable[[Any], Tensor]
 class _Kept:
     """What a micro-batch leaves between forward and backward.
 
-    leaves: floating-point tensors of its input, whose gradients are wanted. edges: where backward begins, one for each
-    floating-point tensor of the output, None where nothing was computed; the outputs themselves may go.
-    again: with checkpointing, what computes the edges.
+    leaves: floating-point tensors of its input, whose gradients are wanted. start: where backward begins; the outputs
+    themselves may go. again: with checkpointing, what computes `start`.
     """
 
     leaves: list[Tensor]
-    edges: list[GradientEdge | None]
+    start: _Start | None
     defer: DeferWeights | None
-    again: Callable[[], list[GradientEdge | None]] | None = None
+    again: Callable[[], _Start] | None = None
 
 
 class Chunk:
@@ -72,18 +71,18 @@ class Chunk:
 
         if not self._checkpoint:
             output = run(weights)
-            self._kept[i] = _Kept(leaves, _edges(output), defer)
+            self._kept[i] = _Kept(leaves, _Start(output), defer)
             return map_tensors(Tensor.detach, output)
         generators = _generators(self.module)
         with torch.no_grad():
             output = run(weights)
 
-        def again() -> list[GradientEdge | None]:
+        def again() -> _Start:
             buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
             with _drawing(generators), torch.enable_grad():
-                return _edges(run({**weights, **buffers}))
+                return _Start(run({**weights, **buffers}))
 
-        self._kept[i] = _Kept(leaves, [], defer, again)
+        self._kept[i] = _Kept(leaves, None, defer, again)
         return output
 
     def backward(self, i: int, gradients: list[Tensor]) -> list[Tensor]:
@@ -92,16 +91,14 @@ class Chunk:
         Of a micro-batch that is split, the weights of linear layers and convolutions wait for `weight_gradient`.
         """
         kept = self._kept[i]
-        edges = kept.again() if kept.again else kept.edges
-        pairs = [(edge, gradient) for edge, gradient in zip(edges, gradients, strict=True) if edge is not None]
-        if pairs:
-            with kept.defer or nullcontext():  # forward may run again inside, in torch.utils.checkpoint
-                torch.autograd.backward([edge for edge, _ in pairs], [gradient for _, gradient in pairs])
+        start = kept.again() if kept.again else kept.start
+        with kept.defer or nullcontext():  # forward may run again inside, in torch.utils.checkpoint
+            start.backward(gradients)
         found = [leaf.grad if leaf.grad is not None else torch.zeros_like(leaf) for leaf in kept.leaves]
         if kept.defer is None:
             del self._kept[i]
         else:
-            kept.leaves, kept.edges, kept.again = [], [], None
+            kept.leaves, kept.start, kept.again = [], None, None
         return found
 
     def weight_gradient(self, i: int) -> None:
@@ -113,12 +110,34 @@ class Chunk:
         self._kept.clear()
 
 
-def _edges(output: Any) -> list[GradientEdge | None]:
-    return [
-        get_gradient_edge(tensor) if tensor.requires_grad else None
-        for tensor in tensors_in(output)
-        if tensor.is_floating_point()
-    ]
+class _Start:
+    """Where backward enters an output: at one number made of all its floating-point tensors, which it does not keep.
+
+    `torch.autograd.backward` with gradients of tensors would do as well, but imports two seconds' worth of modules
+    when it is first called, in every rank.
+    """
+
+    def __init__(self, output: Any) -> None:
+        tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
+        self._gradients: list[Tensor] = []
+        self._root = _Enter.apply(self._gradients, *tensors) if any(t.requires_grad for t in tensors) else None
+
+    def backward(self, gradients: list[Tensor]) -> None:
+        """Let a gradient for each of the tensors in."""
+        if self._root is not None:
+            self._gradients += gradients
+            self._root.backward()
+
+
+class _Enter(Function):
+    @staticmethod
+    def forward(ctx: Any, gradients: list[Tensor], *tensors: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return tensors[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.gradients
 
 
 def _generators(module: nn.Module) -> dict[str, Tensor]:

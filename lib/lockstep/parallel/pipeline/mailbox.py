@@ -26,13 +26,13 @@ from lockstep.parallel.pipeline.transfers import Channel, Transfer, Transfers
 
 @dataclass(frozen=True)
 class Layout:
-    """A structure without its values: `skeleton` has empty tensors of no memory in their places."""
+    """A structure without its values: `skeleton` has tensors of one element, expanded, in their places."""
 
     skeleton: Any
 
     @classmethod
     def of(cls, structure: Any) -> Layout:
-        return cls(map_tensors(lambda t: torch.empty(t.shape, dtype=t.dtype, device="meta"), structure))
+        return cls(map_tensors(lambda t: torch.zeros((), dtype=t.dtype).expand(t.shape), structure))
 
     def empty(self, device: torch.device) -> Any:
         """A structure to receive into."""
