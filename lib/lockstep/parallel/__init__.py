@@ -11,6 +11,7 @@ from lockstep.parallel.rates import linear_lr, scaled_lr, square_root_lr
 from lockstep.parallel.rows import RowParallel2d
 from lockstep.parallel.server import ParameterServer
 from lockstep.parallel.tensor import ColumnParallelLinear, RowParallelLinear
+from lockstep.parallel.zero import ZeRO
 
 __all__ = [
     "ChannelParallelConv2d",
@@ -24,6 +25,7 @@ __all__ = [
     "RowParallelLinear",
     "Step",
     "SyncBatchNorm2d",
+    "ZeRO",
     "distributed_accuracy",
     "linear_lr",
     "make_buckets",

@@ -1,0 +1,229 @@
+"""ZeRO: data parallelism without its redundancy. Ranks share out what each of them used to hold whole.
+
+Floor 2, room `parallel`. Read `sharded` first (a unit and this rank's shard of it), then `gathering` (stage 3). Legend:
+N ranks, P parameters. Elements that a rank holds, with an optimizer that keeps k numbers for each parameter, and sends:
+
+| stage | parameters | gradients | optimizer | sends a step    |
+|-------|------------|-----------|-----------|-----------------|
+| 1     | P          | P         | k P / N   | 2 P (N - 1) / N |
+| 2     | P          | P / N     | k P / N   | 2 P (N - 1) / N |
+| 3     | P / N      | P / N     | k P / N   | 3 P (N - 1) / N |
+
+and in stages 2 and 3 two units' gradients on their way. Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations
+Toward Training Trillion Parameter Models", sections 5 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lockstep.comm import Communicator, Handle
+from lockstep.nn.outputs import map_tensors
+from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
+from lockstep.parallel.buckets import FIRST_BYTES, make_buckets
+from lockstep.parallel.gathering import Gathering, modules_by_unit
+from lockstep.parallel.report import StepReport
+from lockstep.parallel.sharded import Unit
+from lockstep.parallel.uneven import uneven_batches
+
+MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
+
+_at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
+_running_backward = torch._C._current_graph_task_id
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+class ZeRO(nn.Module):
+    """`model`, trained by all ranks of `comm` on their own parts of the batch, its state shared out by `stage`.
+
+        zero = ZeRO(model, lambda parameters: torch.optim.Adam(parameters, lr=1e-3), comm, stage=3)
+        for images, labels in my_batches:
+            loss(zero(images), labels).backward()
+            zero.step()
+
+    make_optimizer: gets this rank's shards, so any optimizer will do that treats each element by itself (SGD, Adam,
+    AdamW, but not LARS, whose norms are those of whole layers). unit_bytes: parameters travel in units, each closed as
+    soon as it holds this much; in stage 3 a unit is some modules that follow one another.
+
+    At first ranks take over the parameters and buffers of rank 0. Gradients are averaged while backward runs, in the
+    shards' `grad`; the model's own parameters have none, and one that nobody used counts as 0. Frozen parameters stay
+    whole on every rank. Batch norm's running statistics are averaged as in `DistributedDataParallel`.
+
+    Raises CommunicationError when ranks have different models, ValueError for another stage, unit_bytes below 1, or a
+    model without parameters to train.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        make_optimizer: MakeOptimizer,
+        comm: Communicator,
+        stage: int = 1,
+        unit_bytes: int = 25 * 2**20,
+    ) -> None:
+        super().__init__()
+        if stage not in (1, 2, 3) or isinstance(stage, bool):
+            raise ValueError(f"stage is {stage!r}: it is 1 (optimizer state), 2 (and gradients) or 3 (and parameters).")
+        trained = [p for p in model.parameters() if p.requires_grad and p.numel()]
+        if not trained:
+            raise ValueError("the model has no parameter to train, so there is nothing to share out.")
+        check_same_model(comm, model, f"stage={stage}, unit_bytes={unit_bytes}")
+        copy_from_rank_0(comm, [*model.parameters(), *model.buffers()])
+        self.module, self.comm, self.stage = model, comm, stage
+        groups = (
+            modules_by_unit(model, trained, unit_bytes)
+            if stage == 3
+            else [[trained[i] for i in group] for group in make_buckets(trained, unit_bytes, FIRST_BYTES)]
+        )
+        self.units = [Unit(index, group, comm) for index, group in enumerate(groups)]
+        self.optimizer = make_optimizer([unit.shard for unit in self.units])
+        norms = [m for m in model.modules() if isinstance(m, _BATCH_NORMS) and m.running_mean is not None]
+        self._report = StepReport(comm, norms, torch.float32, 1.0, alone=True) if norms else None
+        self._gathering = Gathering(model, self.units) if stage == 3 else None
+        self._hook_parameters()
+        self._backward: int | None = None  # the backward that runs
+        self._on_their_way: list[tuple[Unit, Handle]] = []
+        self._started = 0  # units whose gradient has left
+        self._weight = 1.0
+
+    # ------------------------------------------------------------------------------------------------- training
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model gives."""
+        if self._backward is not None and _running_backward() == -1:
+            self._start_anew()  # a backward that raised half-way has not come to its end
+        with self._gathering.forward() if self._gathering else nullcontext():
+            outputs = self.module(*args, **kwargs)
+        if self._weight == 1.0 or not torch.is_grad_enabled():
+            return outputs
+        return map_tensors(self._weighted(self._weight), outputs)
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """The batches of `loader`, until no rank has one left: as `DistributedDataParallel.batches`."""
+        try:
+            for batch, weight in uneven_batches(self.comm, loader):
+                self._weight = weight
+                yield batch
+        finally:
+            self._weight = 1.0
+
+    def step(self) -> None:
+        """Step the optimizer on this rank's shards, forget their gradients, and bring all ranks the new parameters."""
+        self.optimizer.step()
+        self.zero_grad()
+        if self.stage < 3:
+            for handle in [unit.start_gather() for unit in self.units]:
+                handle.wait()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of the shards."""
+        self.optimizer.zero_grad(set_to_none)
+
+    def clip_grad_norm_(self, max_norm: float) -> Tensor:
+        """Scale all gradients so that their norm over all ranks and parameters is at most `max_norm`; gives the norm.
+
+        Collective. Padding is 0 and adds nothing. Call it before `step`.
+        """
+        gradients = [unit.shard.grad for unit in self.units if unit.shard.grad is not None]
+        squared = sum((g.double().square().sum() for g in gradients), torch.zeros((), dtype=torch.float64))
+        norm = self.comm.all_reduce(squared.to(self.comm.device)).sqrt()
+        scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(scale.to(gradient.dtype))
+        return norm
+
+    # ---------------------------------------------------------------------------------------------------- state
+
+    def bytes(self) -> dict[str, int]:
+        """Bytes that this rank holds between steps, by part: parameters, gradients, optimizer (its tensors)."""
+        states = [value for state in self.optimizer.state.values() for value in state.values()]
+        of_gradients = [unit.gradient for unit in self.units] + [unit.shard.grad for unit in self.units]
+        return {
+            "parameters": sum(unit.shard.nbytes if unit.flat is None else unit.flat.nbytes for unit in self.units),
+            "gradients": sum(gradient.nbytes for gradient in of_gradients if gradient is not None),
+            "optimizer": sum(value.nbytes for value in states if isinstance(value, Tensor)),
+        }
+
+    def full_state_dict(self) -> dict[str, Tensor]:
+        """Collective: that of the plain model, whole, on every rank."""
+        with self._whole():
+            return {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+
+    def _whole(self) -> Any:
+        return self._gathering.whole() if self._gathering else nullcontext()
+
+    # ------------------------------------------------------------------------------------------ during backward
+
+    def _hook_parameters(self) -> None:
+        for unit in self.units:
+            for position, parameter in enumerate(unit.parameters):
+                parameter.register_post_accumulate_grad_hook(self._hook(unit, position))
+
+    def _hook(self, unit: Unit, position: int) -> Callable[[Tensor], None]:
+        def accumulated(_: Tensor) -> None:
+            if self._backward is None:
+                self._backward = _running_backward()
+                _at_end_of_backward(self._finish)
+            if unit.index < self._started:
+                raise RuntimeError(
+                    "A gradient arrived twice in one backward, and may have been sent between. Checkpoint with "
+                    "use_reentrant=False."
+                )
+            unit.keep(position)
+            while self._started < len(self.units) and not self.units[self._started].waiting:
+                self._start_next()
+
+        return accumulated
+
+    def _start_next(self) -> None:
+        unit = self.units[self._started]
+        self._started += 1
+        if self._gathering:
+            self._gathering.done(unit)
+        while len(self._on_their_way) > 1 and self.stage > 1:  # more would hold more gradients than a stage may
+            self._arrive()
+        self._on_their_way.append((unit, unit.start_reduce()))
+
+    def _arrive(self) -> None:
+        unit, handle = self._on_their_way.pop(0)
+        handle.wait()
+        unit.reduced(keep_buffer=self.stage == 1)
+
+    def _finish(self) -> None:
+        """At the end of backward: average what is left, wait for all of it."""
+        while self._started < len(self.units):
+            self.units[self._started].fill_gaps()
+            self._start_next()
+        if self._report:
+            self._report.write(False, self._weight)
+            self._report.start()
+        while self._on_their_way:
+            self._arrive()
+        if self._report:
+            self._report.read()
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        while self._on_their_way:
+            self._arrive()
+        self._backward, self._started = None, 0
+        for unit in self.units:
+            unit.waiting = set(range(len(unit.parameters)))
+        if self._gathering:
+            self._gathering.release_all()
+
+    def _weighted(self, weight: float) -> Callable[[Tensor], Tensor]:
+        def entrance(tensor: Tensor) -> Tensor:
+            if not tensor.requires_grad:
+                return tensor
+            view = tensor.view_as(tensor)
+            view.register_hook(lambda gradient: gradient * weight)
+            return view
+
+        return entrance
