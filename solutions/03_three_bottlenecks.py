@@ -24,8 +24,8 @@
 #
 # **You need:** labs 00 and 02. No GPU, no network.
 #
-# The picture is where this lab ends up: what four networks need in memory for one training step, part by part, and how
-# much one graphics card has. Nothing was run to draw it.
+# The picture is where this lab ends up: what four networks need in memory for one training step, part by part. Nothing
+# was run to draw it.
 
 # %% tags=["parameters"]
 RANKS = 8  # how many GPUs share the work in section 6
@@ -74,9 +74,7 @@ with torch.device("meta"):  # tensors with a shape and no numbers: they take no 
 profiles = {name: cost.profile(model, IMAGE, batch=32) for name, model in networks.items()}
 memory_bars(
     {name: cost.training_memory(one, "momentum") for name, one in profiles.items()},
-    hardware.device("T4").memory,
-    "One training step with 32 images of 224x224, SGD with momentum, fp32 (predicted)",
-    "a T4",
+    title="One training step with 32 images of 224x224, SGD with momentum, fp32 (predicted)",
 )
 
 # %% [markdown]
@@ -183,8 +181,6 @@ def shares_figure(title):
         axis.bar_label(axis.containers[0], [f"{value:.1f}" for value in values], padding=3, fontsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     left.invert_yaxis()
-    left.invert_xaxis()
-    left.set_xlim(1.18 * max(parameters), 0)
     figure.suptitle(title)
     said = "; ".join(f"{n} {p:.1f} % and {m:.1f} %" for n, p, m in zip(names, parameters, macs, strict=True))
     return viz.Figure(figure, alt=f"{title}. Share of parameters and of multiply-adds: {said}.")
@@ -238,7 +234,7 @@ with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
 # %% [markdown]
 # The ReLU and the second convolution name the same memory: one piece, kept twice.
 #
-# Predict: the ReLUs of VGG-16 work in place. Build it with ordinary ones instead, which write their output into new
+# Predict: the ReLUs of VGG-11 work in place. Build it with ordinary ones instead, which write their output into new
 # memory. By what factor do the bytes that are kept for backward grow?
 
 # %% tags=["predict"]
@@ -334,8 +330,8 @@ reveal("03.p2", ordinary / in_place)
 # keeps nothing from one step to the next, momentum keeps a velocity for each parameter, Adam keeps two means. Each of
 # these numbers takes 4 bytes in float32, *fp32* for short.
 #
-# **Mixed precision** (Micikevicius et al. 2018) computes in 16 bits, which special units of a GPU do many times as
-# fast. Parameters, gradients and activations take 2 bytes a number. An update, though, is often so small that in 16
+# **Mixed precision** (Micikevicius et al. 2018) computes in 16 bits, which an A100 does 16 times as fast as in fp32 by
+# its datasheet. Parameters, gradients and activations take 2 bytes a number. An update, though, is often so small that in 16
 # bits the parameter would not change at all. So a **master copy** of the parameters is kept in fp32 to which the updates
 # are added, and the optimizer's state stays in fp32 with it.
 #
@@ -602,8 +598,8 @@ for segments in (1, 2, 4, 8, 16):
     )
 
 # %%
-reveal("03.p4", 4 / 3)
 print(f"counted with segments of one layer: {counted[16] / counted[1]:.2f}, since the last segment is not repeated")
+reveal("03.p4", 4 / 3)
 
 # %% [markdown]
 # Forward is one part of three, and one more of it makes four thirds. The peak does not fall as far as the activations,
@@ -689,7 +685,7 @@ reveal("03.p5", limited_by(per_gpu, "bfloat16", "HDR")[0])
 # anything but read and write everything, which is why compilers *fuse* them: they do several operations on a number
 # while it is in the processor, and put it back once. Our count of bytes assumes that nothing is fused.
 #
-# The figure turns one dial, the number of images on each GPU, on the slower network: where lines cross, another
+# The figure turns one dial, the number of images on each GPU, on Ethernet with 100 Gbit/s: where lines cross, another
 # bottleneck takes over.
 
 
@@ -705,7 +701,7 @@ def limits_figure(title):
     lines = {
         "computation": [at(lambda p: p.flops, n) / a100.rate("bfloat16") for n in batches],
         "memory": [at(lambda p: p.moved_bytes, n) / 2 / a100.memory_bandwidth for n in batches],
-        "network": [sent / 2 / hardware.link("10GbE").bandwidth] * len(batches),
+        "network": [sent / 2 / hardware.link("100GbE").bandwidth] * len(batches),
     }
     figure = Figure(figsize=(8, 3.6))
     axis = figure.add_axes((0.1, 0.14, 0.88, 0.74))
@@ -715,18 +711,18 @@ def limits_figure(title):
         axis.loglog(batches, [1000 * s for s in seconds], style, color=color, markersize=7, label=name)
     axis.set_xticks(batches, [str(n) for n in batches])
     axis.set(xlabel="images on each GPU", ylabel="ms at least")
+    axis.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     axis.minorticks_off()
     axis.grid(alpha=0.4)
     axis.legend()
     axis.set_title(title)
     ends = [
-        f"{n} images: " + ", ".join(f"{k} {show_seconds(v[i])}" for k, v in lines.items())
-        for i, n in ((0, 1), (-1, 256))
+        f"at {n}: " + ", ".join(f"{k} {show_seconds(v[i])}" for k, v in lines.items()) for i, n in ((0, 1), (-1, 256))
     ]
     return viz.Figure(figure, alt=f"{title}. {'; '.join(ends)}.")
 
 
-limits_figure(f"What limits {NETWORK} on {RANKS} A100 in bfloat16, joined by 10GbE (predicted)")
+limits_figure(f"What limits {NETWORK} on {RANKS} A100 in bfloat16, joined by 100GbE (predicted)")
 
 # %% [markdown]
 # Bytes on the network do not depend on the batch, so more images on each GPU hide them. That is why people want large
@@ -777,8 +773,8 @@ for groups in (1, 4):
 # On a GPU the *allocator* knows the peak: `torch.cuda.max_memory_allocated()`, after
 # `torch.cuda.reset_peak_memory_stats()`. `cost.measure_step` asks it when the model is on a GPU. Expect more than the
 # replay says: cuDNN, NVIDIA's library of layers, takes workspace while a convolution runs; PyTorch updates all
-# parameters at once, with larger temporaries; and what `nvidia-smi` shows includes some hundred MB of the CUDA context
-# and what the allocator keeps back. This line trains on two GPUs, and prints seconds and peak:
+# parameters at once, with larger temporaries; and what `nvidia-smi` shows includes the CUDA context and what the
+# allocator keeps back as well. This line trains on two GPUs:
 #
 # ```
 # torchrun --nproc-per-node=2 -m lockstep.train --strategy ddp

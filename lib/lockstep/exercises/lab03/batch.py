@@ -13,7 +13,7 @@ import numpy as np
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import same_value
 from lockstep.exercises.lab05.likeness import by_first_failure
-from lockstep.exercises.observe import Call
+from lockstep.exercises.observe import Call, Observation
 
 GIB = 2**30
 
@@ -89,6 +89,12 @@ def powers_of_two(memory_gib, fixed_bytes, image_bytes):
     return 2 ** (fits.bit_length() - 1) if fits else 0
 
 
+def is_gigabytes(case: Case, seen: Observation, expected: Observation) -> bool:
+    """With GB, however it is rounded."""
+    number = isinstance(seen.value, (int, float)) and not isinstance(seen.value, bool)
+    return number and abs(seen.value - gigabytes(*case.args)) <= 1 < abs(seen.value - expected.value)
+
+
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     million = 10**6
     fixed = (
@@ -142,6 +148,7 @@ BATCH = Exercise(
                 "GB for GiB",
                 gigabytes,
                 "Your GiB has 10^9 bytes: that is a GB. A GiB has 2^30, which is 7 % more.",
+                symptom=is_gigabytes,
             ),
             Mistake(
                 "takes GiB for bytes",

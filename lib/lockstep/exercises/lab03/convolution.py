@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
-from lockstep.exercises.lab03.words import by_name
-from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab03.words import by_name, by_wrong_number
 from lockstep.exercises.observe import Call
 
 
@@ -136,7 +135,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(name, (int(c_in), int(c_out), k, int(height), int(width), int(groups), bias))
 
 
-OBSERVE, JUDGE = Call(), by_name("the parameters", "the multiply-adds")
+JUDGE = by_name("the parameters", "the multiply-adds")
 
 CONV_COST = Exercise(
     id="03.1",
@@ -151,7 +150,7 @@ CONV_COST = Exercise(
     also_right=(by_building_the_layer, group_by_group, per_output_number),
     stub=conv_cost_stub,
     cases=cases,
-    observe=OBSERVE,
+    observe=Call(),
     judge=JUDGE,
     equivalent_mutants=(  # whole numbers as floats
         "line 2: weights = out_channels * (in_channels // groups) * kernel ** 2 -> "
@@ -164,9 +163,7 @@ CONV_COST = Exercise(
         "kernel by kernel in each of them.",
         "All weights are used once for each pixel of the output. The bias adds one parameter for each output channel.",
     ),
-    mistakes=by_first_failure(
-        OBSERVE,
-        JUDGE,
+    mistakes=by_wrong_number(
         (
             Mistake(
                 "bias counted per pixel",
@@ -243,6 +240,6 @@ CONV_COST = Exercise(
                 products_only,
                 "You return one number. Two are asked for: the parameters, then the multiply-adds.",
             ),
-        ),
+        )
     ),
 )

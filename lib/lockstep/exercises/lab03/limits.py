@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
-from lockstep.exercises.lab03.words import by_name
-from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab03.words import by_name, by_wrong_number
 from lockstep.exercises.observe import Call
 
 
@@ -129,7 +128,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(words, (macs, memory, network, flops, memory_rate, network_rate))
 
 
-OBSERVE, JUDGE = Call(), by_name("what limits it", "the seconds")
+JUDGE = by_name("what limits it", "the seconds")
 
 LIMITS = Exercise(
     id="03.6",
@@ -144,16 +143,14 @@ LIMITS = Exercise(
     also_right=(by_sorting_pairs, by_comparing),
     stub=what_limits_stub,
     cases=cases,
-    observe=OBSERVE,
+    observe=Call(),
     judge=JUDGE,
     hints=(
         "An amount divided by its rate is a time. How many amounts are there, and in which unit is each rate?",
         "The multiply-adds come in another unit than the rate of the processor, which counts FLOPs: two for each.",
         "Put the three times into a dictionary; `max(seconds, key=seconds.get)` is the name of the largest.",
     ),
-    mistakes=by_first_failure(
-        OBSERVE,
-        JUDGE,
+    mistakes=by_wrong_number(
         (
             Mistake(
                 "counts MACs as FLOPs",
@@ -213,6 +210,6 @@ LIMITS = Exercise(
                 name_only,
                 "You return the name alone. Two values are asked for: the name, then the seconds.",
             ),
-        ),
+        )
     ),
 )

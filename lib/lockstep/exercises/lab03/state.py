@@ -12,7 +12,7 @@ import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import same_value
-from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab03.words import by_wrong_number
 from lockstep.exercises.observe import Call
 
 
@@ -136,7 +136,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
             yield Case(name, (parameters, activations, optimizer, precision))
 
 
-OBSERVE, JUDGE = Call(), same_value(rtol=1e-9)
+JUDGE = same_value(rtol=1e-9)
 
 MEMORY = Exercise(
     id="03.3",
@@ -151,7 +151,7 @@ MEMORY = Exercise(
     also_right=(by_element_sizes, case_by_case),
     stub=training_memory_stub,
     cases=cases,
-    observe=OBSERVE,
+    observe=Call(),
     judge=JUDGE,
     hints=(
         "Make a table of the five parts and two precisions, and write into each field how many bytes one number takes. "
@@ -161,9 +161,7 @@ MEMORY = Exercise(
         "In mixed precision parameters, gradients and activations take 2 bytes a number. The master copy takes 4, and in "
         "fp32 there is none.",
     ),
-    mistakes=by_first_failure(
-        OBSERVE,
-        JUDGE,
+    mistakes=by_wrong_number(
         (
             Mistake(
                 "forgets momentum",
@@ -252,6 +250,6 @@ MEMORY = Exercise(
                 "You return one number. A dictionary with the five parts is asked for; the sum does not say what to "
                 "attack.",
             ),
-        ),
+        )
     ),
 )

@@ -1,13 +1,16 @@
-"""What the exercises of lab 03 share: a judge that says which of several returned numbers is wrong.
+"""What the exercises of lab 03 share: which of several returned numbers is wrong, and whose mistake gives that number.
 
 Floor 4, room `exercises`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from lockstep.exercises.exercise import Case
+from lockstep.exercises.compare import alike
+from lockstep.exercises.exercise import Case, Mistake
 from lockstep.exercises.judge import Finding, Judge, same_value
 from lockstep.exercises.observe import Observation
 
@@ -25,3 +28,29 @@ def by_name(*names: str) -> Judge:
         return replace(found, sentence=said)
 
     return judge
+
+
+def by_wrong_number(mistakes: Sequence[Mistake]) -> tuple[Mistake, ...]:
+    """The mistakes, each with this symptom: one of the returned numbers is wrong, and the mistake gives it too.
+
+    Students combine mistakes: who ignores the groups and counts FLOPs returns two numbers that no single one explains.
+    """
+
+    def of(mistake: Mistake) -> Mistake:
+        def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+            if seen.error is not None:
+                return False
+            mine, right, theirs = (_numbers(one) for one in (seen.value, expected.value, mistake.function(*case.args)))
+            wrong = [key for key in right if key in mine and not alike(mine[key], right[key])]
+            return any(key in theirs and alike(mine[key], theirs[key]) for key in wrong)
+
+        return replace(mistake, symptom=symptom)
+
+    return tuple(map(of, mistakes))
+
+
+def _numbers(value: Any) -> dict[Any, Any]:
+    """What is returned by its place or name."""
+    if isinstance(value, dict):
+        return value
+    return dict(enumerate(value)) if isinstance(value, (list, tuple)) else {}
