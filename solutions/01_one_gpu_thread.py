@@ -131,6 +131,10 @@ viz.threads(double, 5, 8, numbers, doubled, title="37 numbers, 5 blocks of 8 thr
 # Images have two dimensions, and so may blocks and grids. x comes first and runs along a row; y counts rows. An array is
 # indexed the other way round, row first: `out[y, x]`, and `out.shape` is (rows, columns).
 #
+# A kernel speaks a small part of Python: numbers, arrays indexed element by element, `if`, `while`, `for` over a
+# `range`, and names of `cuda`, `math` and NumPy's types such as `np.float32`. No lists, no slices, no NumPy functions,
+# no `print`. The same holds on a GPU.
+#
 # ### Exercise 01.1 · `global_index`
 #
 # Each thread writes the *number* of its pixel, row * width + column, into that pixel. The grid may be larger than the
@@ -691,7 +695,7 @@ print(f"\nsum of {count:,} numbers: {sums.sum():,}, by NumPy {values.sum():,}")
 # %% [markdown]
 # ## 8. How many fit (2 min)
 #
-# A request to memory takes hundreds of cycles. An SM does not wait: it runs another warp. So it wants many warps, and
+# A request to memory takes hundreds of cycles (NVIDIA, Programming Guide). An SM does not wait: it runs another warp. So it wants many warps, and
 # what a block uses decides how many fit. **Occupancy** is the share of an SM's warps that are filled.
 #
 # ### Exercise 01.7 · `occupancy` (stretch)

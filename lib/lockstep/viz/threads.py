@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch, Rectangle
 
@@ -88,9 +89,7 @@ def _draw(picture: Picture, array: str, title: str) -> Canvas:
         axes = canvas.add_axes((0.3 / wide, 0.25 / tall, cell * columns / wide, high / tall))
         axes.set(xlim=(0, columns), ylim=(rows, 0))
         axes.set_axis_off()
-        for row in range(rows):
-            for column in range(columns):
-                _draw_cell(axes, picture, row, column, cell)
+        _draw_cells(axes, picture, (rows, columns), cell)
         _outline_blocks(axes, picture)
         axes.plot([0, found.shape[1], found.shape[1], 0, 0], [0, 0, found.shape[0], found.shape[0], 0], **EDGE)
         canvas.text(0.1 / wide, 1 - 0.1 / tall, title, va="top", fontsize=11.5, fontweight="bold")
@@ -111,23 +110,26 @@ def _draw(picture: Picture, array: str, title: str) -> Canvas:
 EDGE = {"color": INK, "linewidth": 2.2, "clip_on": False, "zorder": 4, "solid_joinstyle": "miter"}
 
 
-def _draw_cell(axes: Axes, picture: Picture, row: int, column: int, cell: float) -> None:
+def _draw_cells(axes: Axes, picture: Picture, size: tuple[int, int], cell: float) -> None:
+    """All boxes of one look together; an index only where it can be read, on a plain ground where the box is hatched."""
     found, shape = picture.thread, picture.shape
-    inside = row < found.shape[0] and column < found.shape[1]
-    if not inside and (row >= picture.covered[0] or column >= picture.covered[1]):
-        return
-    number = int(found[row, column]) if inside else -1
-    block, thread = divmod(number, shape.threads)
-    face, hatch = NOBODY if inside else PAST
-    if number >= 0:
-        face, hatch = ODD if sum(shape.block_index(block)) % 2 else EVEN
-    axes.add_patch(
-        Rectangle((column + 0.05, row + 0.05), 0.9, 0.9, facecolor=face, hatch=hatch, edgecolor=QUIET, linewidth=0.5)
-    )
-    if number >= 0 and cell >= READABLE:
-        said = ",".join(map(str, shape.thread(thread)))
-        behind = {"facecolor": face, "edgecolor": "none", "pad": 0.8}
-        axes.text(column + 0.5, row + 0.5, said, ha="center", va="center", fontsize=8, bbox=behind, color=INK)
+    boxes: dict[tuple[str, str], list] = {look: [] for look in (EVEN, ODD, NOBODY, PAST)}
+    for row, column in np.ndindex(size):
+        inside = row < found.shape[0] and column < found.shape[1]
+        if not inside and (row >= picture.covered[0] or column >= picture.covered[1]):
+            continue
+        block, thread = divmod(int(found[row, column]) if inside else -1, shape.threads)
+        look = NOBODY if inside else PAST
+        if block >= 0:
+            look = ODD if sum(shape.block_index(block)) % 2 else EVEN
+        x, y = column + 0.05, row + 0.05
+        boxes[look].append([(x, y), (x + 0.9, y), (x + 0.9, y + 0.9), (x, y + 0.9)])
+        if block >= 0 and cell >= READABLE:
+            said = ",".join(map(str, shape.thread(thread)))
+            behind = {"facecolor": look[0], "edgecolor": "none", "pad": 0.8} if look[1] else None
+            axes.text(column + 0.5, row + 0.5, said, ha="center", va="center", fontsize=8, bbox=behind, color=INK)
+    for (face, hatch), corners in boxes.items():
+        axes.add_collection(PolyCollection(corners, facecolor=face, hatch=hatch, edgecolor=QUIET, linewidth=0.5))
 
 
 def _outline_blocks(axes: Axes, picture: Picture) -> None:

@@ -231,7 +231,6 @@ def _draw_banks(axes: Axes, one: Request) -> None:
                 axes.text(*place, said, ha="center", va="center", fontsize=7.5, bbox=shown if level else None, zorder=3)
     axes.add_collection(LineCollection(lines, colors=VERMILLION, linewidths=0.7, zorder=1))
     axes.text(-0.2, 7.9, "bank", ha="right", va="center", fontsize=8.5)
-    axes.text(
-        0, 9.2, f"{tallest} {'pass' if tallest == 1 else 'passes'}: words of one bank are served one after the other (hatched: "
-        "they wait); in a box its lane, with + when several lanes share the word", fontsize=8.5, va="center", color=QUIET,
-    )  # fmt: skip
+    passes = f"{tallest} {'pass' if tallest == 1 else 'passes'}: words of one bank are served one after the other"
+    boxes = "in a box its lane, with + when several lanes share the word" if high >= 0.55 else "a box for each word"
+    axes.text(0, 9.2, f"{passes} (hatched: they wait); {boxes}", fontsize=8.5, va="center", color=QUIET)

@@ -22,7 +22,7 @@ from lockstep.simt import KernelFault, Report, profile, step_limit
 from lockstep.simt.compile.source import text_of
 from lockstep.simt.kernel import simulated
 
-ROUNDS = 2000  # of a `while`, far more than a right solution needs
+ROUNDS = 500  # of a `while`, more than a right solution needs
 COUNTED = {
     "sectors a request": "sectors_per_request",
     "sectors of the worst request": "worst_sectors",
