@@ -62,7 +62,7 @@ class Chunk:
             return tensor
 
         inputs = map_tensors(entered, inputs)
-        defer = DeferWeights() if i in self._split else None
+        defer = DeferWeights(self.module) if i in self._split else None
 
         def run(instead: Weights) -> Any:
             with defer or nullcontext():

@@ -1,45 +1,43 @@
 """Backward in two halves: the gradient of the input now, that of the weights when there is time.
 
-Floor 2, room `parallel`. While a chunk's forward runs inside `DeferWeights`, linear layers and 2-D convolutions whose
-weight is a parameter are replaced by functions whose backward gives the input's gradient and leaves the weight's for
-later. All other parameters (batch norm's, which are small) get their gradient in the first half. Legend: x_NCHW input,
-w_OIKK weight, dy gradient of the output.
+Floor 2, room `parallel`. Inside `with DeferWeights(module)`, linear layers and 2-D convolutions compute with functions
+whose backward gives the input's gradient and leaves the weight's for later. All other parameters (batch norm's, which
+are small) get their gradient in the first half. Legend: x_NCHW input, w_OIKK weight, dy gradient of the output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
-from torch.overrides import TorchFunctionMode
 
 
-class DeferWeights(TorchFunctionMode):
-    """`later` gets one function for each layer, in the order of backward; calling it adds to the parameters' `grad`."""
+class DeferWeights:
+    """`later` gets one function for each layer, in the order of backward; calling it adds to the parameters' `grad`.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Layers get another `forward` and no mode is set, because backward leaves modes behind, and forward may run again
+    inside it (`torch.utils.checkpoint`), where it has to do as before.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
         self.later: list[Callable[[], None]] = []
+        self._layers = [layer for layer in module.modules() if _is_plain(layer) and "forward" not in vars(layer)]
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is F.linear and (found := _named(args, kwargs, ("input", "weight", "bias"))):
-            x, weight, bias = (found.get(name) for name in ("input", "weight", "bias"))
-            if _can_wait(weight, bias):
-                return _Linear.apply(x, weight, bias, self.later)
-        if func is F.conv2d and (found := _named(args, kwargs, _CONV)):
-            x, weight, bias = (found.get(name) for name in ("input", "weight", "bias"))
-            how = [found.get(name, default) for name, default in _HOW]
-            if _can_wait(weight, bias) and x.dim() == 4 and not isinstance(how[1], str):
-                return _Conv2d.apply(x, weight, bias, self.later, how)
-        return func(*args, **kwargs)
+    def __enter__(self) -> Self:
+        for layer in self._layers:
+            kind = _linear if isinstance(layer, nn.Linear) else _conv2d
+            vars(layer)["forward"] = partial(kind, layer, self.later)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for layer in self._layers:
+            del vars(layer)["forward"]
 
     def finish(self) -> None:
         """The second half of backward."""
@@ -47,12 +45,27 @@ class DeferWeights(TorchFunctionMode):
             self.later.pop(0)()
 
 
-_HOW = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))
-_CONV = ("input", "weight", "bias", *(name for name, _ in _HOW))
+def _is_plain(layer: nn.Module) -> bool:
+    if type(layer).forward is nn.Linear.forward:
+        return True
+    return (
+        type(layer).forward is nn.Conv2d.forward
+        and layer.padding_mode == "zeros"
+        and not isinstance(layer.padding, str)
+    )
 
 
-def _named(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {**dict(zip(names, args, strict=False)), **kwargs}
+def _linear(layer: nn.Linear, later: list[Callable[[], None]], x: Tensor) -> Tensor:
+    if _can_wait(layer.weight, layer.bias):
+        return _Linear.apply(x, layer.weight, layer.bias, later)
+    return F.linear(x, layer.weight, layer.bias)
+
+
+def _conv2d(layer: nn.Conv2d, later: list[Callable[[], None]], x_NCHW: Tensor) -> Tensor:
+    how = layer.stride, layer.padding, layer.dilation, layer.groups
+    if _can_wait(layer.weight, layer.bias) and x_NCHW.dim() == 4:
+        return _Conv2d.apply(x_NCHW, layer.weight, layer.bias, later, how)
+    return F.conv2d(x_NCHW, layer.weight, layer.bias, *how)
 
 
 def _can_wait(weight: Tensor, bias: Tensor | None) -> bool:
@@ -65,17 +78,17 @@ class _Linear(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, later: list) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.bias, ctx.later = bias, later
+        ctx.leaves, ctx.later = (weight, bias), later
         return F.linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, None, None, None]:
         x, weight = ctx.saved_tensors
-        bias, weight_leaf = ctx.bias, weight
+        leaf, bias = ctx.leaves  # a saved tensor is a copy where forward runs again
 
         def gradients() -> None:
             rows = dy.reshape(-1, dy.shape[-1])
-            _add(weight_leaf, rows.t() @ x.reshape(-1, x.shape[-1]))
+            _add(leaf, rows.t() @ x.reshape(-1, x.shape[-1]))
             if bias is not None:
                 _add(bias, rows.sum(0))
 
@@ -89,16 +102,16 @@ class _Conv2d(Function):
         ctx: Any, x_NCHW: Tensor, w_OIKK: Tensor, bias: Tensor | None, later: list, how: Sequence[Any]
     ) -> Tensor:
         ctx.save_for_backward(x_NCHW, w_OIKK)
-        ctx.bias, ctx.later, ctx.how = bias, later, how
+        ctx.leaves, ctx.later, ctx.how = (w_OIKK, bias), later, how
         return F.conv2d(x_NCHW, w_OIKK, bias, *how)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, None, None, None, None]:
         x_NCHW, w_OIKK = ctx.saved_tensors
-        bias, how = ctx.bias, ctx.how
+        (leaf, bias), how = ctx.leaves, ctx.how
 
         def gradients() -> None:
-            _add(w_OIKK, conv2d_weight(x_NCHW, w_OIKK.shape, dy, *how))
+            _add(leaf, conv2d_weight(x_NCHW, w_OIKK.shape, dy, *how))
             if bias is not None:
                 _add(bias, dy.sum((0, 2, 3)))
 
