@@ -155,6 +155,14 @@ def test_every_exact_strategy_equals_the_whole_batch_in_one_process(world):
     check_exact(simulate(all_exact, world).values)
 
 
+@pytest.mark.parametrize("strategy", ["zero1", "zero3"])
+def test_sharded_training_goes_as_in_one_process(strategy):
+    alone = train(fast=True, seed=4)
+    for result in simulate(train, 2, strategy=strategy, fast=True, seed=4).values:
+        assert result.losses == pytest.approx(alone.losses, rel=1e-4)
+        assert result.accuracy == pytest.approx(alone.accuracy, abs=0.01)
+
+
 def in_processes(comm):
     """Everything that needs real ranks, in one launch."""
     seeded = train(comm, "ddp", fast=True)
@@ -265,7 +273,10 @@ def test_held_out_accuracy_counts_every_image_once_with_rank_0s_buffers(world):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"strategy": "dpp"}, "no strategy 'dpp'; there are none, naive, ddp, central, async, ssp"),
+        (
+            {"strategy": "dpp"},
+            "no strategy 'dpp'; there are none, naive, ddp, central, async, ssp, zero1, zero2, zero3",
+        ),
         ({"model": "resnet"}, "no model 'resnet'; there are lenet"),
         ({"data": "mnist"}, "no data set 'mnist'; there are mnist5k"),
         ({"data": "digits"}, "at least 12x12 pixels; these are 8x8"),
@@ -359,7 +370,10 @@ def test_command_trains_and_writes_what_it_found(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--strategy", "dpp"], "Error: there is no strategy 'dpp'; there are none, naive, ddp, central, async, ssp\n"),
+        (
+            ["--strategy", "dpp"],
+            "Error: there is no strategy 'dpp'; there are none, naive, ddp, central, async, ssp, zero1, zero2, zero3\n",
+        ),
         (["--threads", "0"], "Error: --threads 0: a rank needs at least 1\n"),
         (["--data", "cifar10"], "Error on rank 0: cifar10 is neither in "),
         (["--json", "nowhere/x.json"], "Error: --json nowhere/x.json: there is no folder "),

@@ -90,15 +90,12 @@ class Gathering:
                 self.release_all()
                 self._direction = 1
 
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """All units at once, for reading the whole model. Collective."""
+    def gather_all(self) -> None:
+        """Make all units whole, until the next forward ends. Collective."""
         for unit in self._units:
-            self._need(unit, ahead=False)
-        try:
-            yield
-        finally:
-            self.release_all()
+            self._call(unit)
+        for unit in self._units:
+            self._settle(unit)
 
     def done(self, unit: Unit) -> None:
         """Its gradients are there: backward needs it no more."""
@@ -116,7 +113,7 @@ class Gathering:
     def _before(self, units: Sequence[Unit]) -> Any:
         def hook(module: nn.Module, _: Any) -> None:
             for unit in units:
-                self._need(unit, ahead=True)
+                self._need(unit)
 
         return hook
 
@@ -133,11 +130,11 @@ class Gathering:
 
         return hook
 
-    def _need(self, unit: Unit, ahead: bool) -> None:
+    def _need(self, unit: Unit) -> None:
         """Wait until the unit is whole, and start the next one."""
         self._call(unit)
         following = unit.index + self._direction
-        if ahead and 0 <= following < len(self._units):
+        if 0 <= following < len(self._units):
             self._call(self._units[following])
         self._settle(unit)
 
@@ -160,5 +157,5 @@ class Gathering:
     def _unpack(self, saved: Tensor | _Place) -> Tensor:
         if isinstance(saved, Tensor):
             return saved
-        self._need(saved.unit, ahead=True)
+        self._need(saved.unit)
         return saved.unit.flat.as_strided(saved.shape, saved.stride, saved.offset)

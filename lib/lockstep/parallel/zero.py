@@ -152,11 +152,16 @@ class ZeRO(nn.Module):
 
     def full_state_dict(self) -> dict[str, Tensor]:
         """Collective: that of the plain model, whole, on every rank."""
-        with self._whole():
-            return {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+        self.make_whole()
+        state = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+        if self._gathering:
+            self._gathering.release_all()
+        return state
 
-    def _whole(self) -> Any:
-        return self._gathering.whole() if self._gathering else nullcontext()
+    def make_whole(self) -> None:
+        """Collective: gather all parameters, so that the model can be used as it is until the next forward here."""
+        if self._gathering:
+            self._gathering.gather_all()
 
     # ------------------------------------------------------------------------------------------ during backward
 

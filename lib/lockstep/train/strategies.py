@@ -14,6 +14,7 @@ from lockstep.comm import AllReduce, Central, Communicator, Exchange
 from lockstep.parallel import DistributedDataParallel
 from lockstep.parallel.agreement import copy_from_rank_0
 from lockstep.train.served import parameter_server
+from lockstep.train.sharded import zero
 from lockstep.train.step import Step, Strategy, add_up, averaging_step, forward_backward
 
 
@@ -78,4 +79,7 @@ STRATEGIES: dict[str, Strategy] = {
     "central": central,
     "async": parameter_server(staleness=None),
     "ssp": parameter_server(staleness=3),
+    "zero1": zero(stage=1),
+    "zero2": zero(stage=2),
+    "zero3": zero(stage=3),
 }
