@@ -2,21 +2,28 @@
 
 `timeline` shows what each rank of a run did when, `ring` which chunk a ring collective moves at a step;
 `timeline_player` and `ring_player` are the same with a slider. `threads` shows which GPU thread writes which cell, `warp`
-(and `warp_player`) what one warp's requests touch, `kernel_roofline` what kernels can reach.
+(and `warp_player`) what one warp's requests touch, `kernel_roofline` what kernels can reach. `window` (and
+`window_player`) shows which pixels an output of a convolution reads, `numbers` small tables, `curves` what develops
+over epochs.
 """
 
+from lockstep.viz.curves import curves
 from lockstep.viz.figure import Figure
 from lockstep.viz.kernel_roofline import kernel_roofline
+from lockstep.viz.numbers import numbers
 from lockstep.viz.player import Player
 from lockstep.viz.ring import ring, ring_player
 from lockstep.viz.threads import threads
 from lockstep.viz.timeline import timeline, timeline_player
 from lockstep.viz.warp import warp, warp_player
+from lockstep.viz.windows import window, window_player
 
 __all__ = [
     "Figure",
     "Player",
+    "curves",
     "kernel_roofline",
+    "numbers",
     "ring",
     "ring_player",
     "threads",
@@ -24,4 +31,6 @@ __all__ = [
     "timeline_player",
     "warp",
     "warp_player",
+    "window",
+    "window_player",
 ]

@@ -91,6 +91,14 @@ each_image_by_itself = _changed(axes=(2, 3))
 the_weight_meets_x = _changed(times=lambda x, z: x)
 
 
+def eps_outside_of_the_root(grad, x, weight, eps):
+    variance = x.var((0, 2, 3), unbiased=False, keepdim=True)
+    z = (x - x.mean((0, 2, 3), keepdim=True)) / (variance.sqrt() + eps)
+    dz = grad * weight.reshape(-1, 1, 1)
+    dx = dz - dz.mean((0, 2, 3), keepdim=True) - z * (dz * z).mean((0, 2, 3), keepdim=True)
+    return dx / (variance.sqrt() + eps), (grad * z).sum((0, 2, 3)), grad.sum((0, 2, 3))
+
+
 def one_for_each_pixel(grad, x, weight, eps):
     dx, _, _ = batch_norm_backward(grad, x, weight, eps)
     z = (x - x.mean((0, 2, 3), keepdim=True)) / (x.var((0, 2, 3), unbiased=False, keepdim=True) + eps).sqrt()
@@ -173,6 +181,11 @@ BATCH_NORM = Exercise(
                 "`unbiased=False`.",
             ),
             Mistake("forgets eps", forgets_eps, "The root is taken of variance + eps, here as in the forward pass."),
+            Mistake(
+                "eps outside of the root",
+                eps_outside_of_the_root,
+                "You add eps to the standard deviation. It is added to the variance, and the root is taken of both.",
+            ),
             Mistake(
                 "divides by the variance",
                 divides_by_the_variance,

@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from lockstep.exercises.exercise import Case, Exercise, Mistake
+from lockstep.exercises.exercise import Case, Exercise, Mistake, Symptom
 from lockstep.exercises.lab02.output_size import output_size
 from lockstep.exercises.lab02.parts import by_first_part, same_parts
 from lockstep.exercises.lab02.shapes import convolutions
 from lockstep.exercises.observe import Call, Observation
 
+STRIDE, PADDING = 3, 4  # places among the arguments
+
 
 def conv2d_forward(x, weight, bias, stride, padding, dilation, groups):
-    n, c, h, w = x.shape
-    o, i, r, s = weight.shape
-    p = output_size(h, r, stride, padding, dilation)
-    q = output_size(w, s, stride, padding, dilation)
+    n, (o, i, r, s) = len(x), weight.shape
+    p, q = (output_size(x.shape[a], weight.shape[a], stride, padding, dilation) for a in (2, 3))
     padded = F.pad(x, (padding, padding, padding, padding))
     columns = []
     for a in range(0, r * dilation, dilation):
@@ -108,6 +108,30 @@ def pads_only_the_end(x, weight, bias, stride, padding, dilation, groups):
     return conv2d_forward(padded, weight, bias, stride, 0, dilation, groups)
 
 
+def _gathered(padded, weight, bias, p, q, stride, dilation, groups, stop):
+    """The right answer if `stop(begin, many)` says where a slice of `many` pixels ends."""
+    n, (o, i, r, s) = len(padded), weight.shape
+    columns = [
+        padded[:, :, a : stop(a, p) : stride, b : stop(b, q) : stride]
+        for a in range(0, r * dilation, dilation)
+        for b in range(0, s * dilation, dilation)
+    ]
+    columns = torch.stack(columns, dim=2).reshape(n, groups, i * r * s, p * q)
+    return (weight.reshape(groups, o // groups, i * r * s) @ columns).reshape(n, o, p, q) + bias.reshape(o, 1, 1)
+
+
+def pads_the_columns_only(x, weight, bias, stride, padding, dilation, groups):
+    p, q = (output_size(x.shape[a], weight.shape[a], stride, padding, dilation) for a in (2, 3))
+    padded = F.pad(x, (padding, padding))
+    return _gathered(padded, weight, bias, p, q, stride, dilation, groups, lambda begin, many: begin + many * stride)
+
+
+def ends_a_slice_too_early(x, weight, bias, stride, padding, dilation, groups):
+    p, q = (output_size(x.shape[a], weight.shape[a], stride, padding, dilation) for a in (2, 3))
+    padded = F.pad(x, [padding] * 4)
+    return _gathered(padded, weight, bias, p, q, stride, dilation, groups, lambda begin, many: begin + many)
+
+
 def ignores_the_stride(x, weight, bias, stride, padding, dilation, groups):
     return conv2d_forward(x, weight, bias, 1, padding, dilation, groups)
 
@@ -157,6 +181,17 @@ def lost_precision(case: Case, seen: Observation, expected: Observation) -> bool
     if seen.error is not None:
         return "dtype" in seen.error.message or "Double" in seen.error.message
     return getattr(seen.value, "dtype", torch.float64) != torch.float64
+
+
+def misses_pixels(where: int) -> Symptom:
+    """A slice is too short on a case whose setting at `where` is not the usual one."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        told = "" if seen.error is None else seen.error.message
+        too_short = "is invalid for input of size" in told or "stack expects each tensor to be equal size" in told
+        return too_short and case.args[where] > (0 if where == PADDING else 1)
+
+    return symptom
 
 
 def fails_with_groups(case: Case, seen: Observation, expected: Observation) -> bool:
@@ -265,6 +300,20 @@ CONVOLUTION = Exercise(
                 "pads with the edge",
                 pads_with_the_edge,
                 "The frame must hold zeros, not the pixels of the edge again.",
+            ),
+            Mistake(
+                "pads the columns only",
+                pads_the_columns_only,
+                "A slice of yours is too short here, where there is padding for the first time. `pad` counts from the "
+                "last axis: two numbers pad the columns alone, four the columns and the rows.",
+                symptom=misses_pixels(PADDING),
+            ),
+            Mistake(
+                "ends a slice too early",
+                ends_a_slice_too_early,
+                "A slice of yours is too short here, where the stride is not 1 for the first time. p rows in steps of "
+                "`stride` end at p * stride, counted from where they begin.",
+                symptom=misses_pixels(STRIDE),
             ),
             Mistake(
                 "ignores the stride",

@@ -21,9 +21,7 @@ from lockstep.exercises.plain import short
 
 
 def conv2d_backward(grad, x, weight, stride, padding, dilation, groups):
-    n, c, h, w = x.shape
-    o, i, r, s = weight.shape
-    p, q = grad.shape[2:]
+    (n, c, h, w), (o, i, r, s), (p, q) = x.shape, weight.shape, grad.shape[2:]
     padded = F.pad(x, (padding, padding, padding, padding))
     slices = []
     for a in range(0, r * dilation, dilation):

@@ -24,6 +24,10 @@ def mistakes(right: Backward) -> tuple[Mistake, ...]:
         dx, dweight, dbias = right(grad, F.pad(x, [padding] * 4), weight, stride, 0, dilation, groups)
         return dx, dweight, dbias
 
+    def cuts_off_everything(grad, x, weight, stride, padding, dilation, groups):
+        dx, dweight, dbias = right(grad, F.pad(x, [padding] * 4), weight, stride, 0, dilation, groups)
+        return dx[:, :, padding:-padding, padding:-padding], dweight, dbias
+
     def cuts_the_wrong_corner(grad, x, weight, stride, padding, dilation, groups):
         dx, dweight, dbias = right(grad, F.pad(x, [padding] * 4), weight, stride, 0, dilation, groups)
         return dx[:, :, : x.shape[2], : x.shape[3]], dweight, dbias
@@ -107,6 +111,13 @@ def mistakes(right: Backward) -> tuple[Mistake, ...]:
             symptom=wrong_shape(0, _with_a_frame),
         ),
         Mistake(
+            "cuts off everything",
+            cuts_off_everything,
+            "Nothing is left of your dx. `[padding:-padding]` is empty where padding is 0, since -0 is 0 and not the "
+            "end: say `padding : padding + h`.",
+            symptom=wrong_shape(0, lambda case, got, want: got.numel() == 0),
+        ),
+        Mistake(
             "cuts the wrong corner",
             cuts_the_wrong_corner,
             "Your dx is shifted. In the padded image the first pixel stands at (padding, padding): cut the frame off "
@@ -151,7 +162,7 @@ def mistakes(right: Backward) -> tuple[Mistake, ...]:
             bias_for_each_pixel,
             "Your dbias has still an axis for the pixels. There is one bias for a whole channel: sum over images, rows "
             "and columns.",
-            symptom=wrong_shape(2, lambda case, got, want: got.dim() > 1 or len(got) != len(want)),
+            symptom=wrong_shape(2, lambda case, got, want: got.dim() > 1),
         ),
         Mistake(
             "only the last image",

@@ -17,12 +17,12 @@ from lockstep.exercises.observe import Call
 
 
 def max_pool_backward(grad, x, kernel, stride):
-    p, q = grad.shape[2:]
+    down, across = grad.shape[2:]
     slices = []
     for a in range(kernel):
         for b in range(kernel):
-            slices.append((..., slice(a, a + stride * p, stride), slice(b, b + stride * q, stride)))
-    largest = torch.stack([x[one] for one in slices], dim=2).argmax(dim=2)
+            slices.append((..., slice(a, a + stride * down, stride), slice(b, b + stride * across, stride)))
+    largest = torch.stack([x[one] for one in slices], dim=2).max(dim=2).indices
     dx = torch.zeros_like(x)
     for place, one in enumerate(slices):
         dx[one] += grad * (largest == place)
@@ -170,8 +170,8 @@ MAX_POOL = Exercise(
         "that was the largest of two windows?",
         (
             "Take the slices of the convolution once more: for place (a, b) of the window, the pixels of all windows "
-            "at once. Stack them, and `argmax` over the new axis says which place was the largest; of equals it gives "
-            "the first. Or loop over the outputs, window by window: that is right too, and slower."
+            "at once. Stack them, and `.max(dim=...)` over the new axis has `.indices`: which place was the largest, "
+            "of equals the first. Or loop over the outputs, window by window: that is right too, and slower."
         ),
         (
             "Then go through the places again. Wherever the largest was at this place, the slice of dx gets the "

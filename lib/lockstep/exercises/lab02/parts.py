@@ -56,7 +56,8 @@ def same_parts(*names: str, rtol: float = 1e-7, atol: float = 1e-9) -> Judge:
             returned = f"The function must return {len(names)} values, {', '.join(names)}; it returns {kind(got)}."
             return Finding(returned, ", ".join(names), short(seen.value), ("parts", seen.value))
         for name, one, right in zip(names, got, want, strict=True):
-            difference = differs(one, right, rtol, atol)
+            single = isinstance(right, Tensor) and right.dim() == 0  # may come as a Python number
+            difference = differs(one, right.item() if single else right, rtol, atol)
             if difference is not None:
                 return Finding(f"{name}: {difference}.", f"{name} {short(right)}", short(one), (name, one))
         return None

@@ -20,7 +20,7 @@ QUESTIONS = (
             Option(
                 "The copies put the convolution into the form of one large matrix product, for which fast code exists.",
                 "A GEMM reads each number into the cache once and uses it many times, several multiply-adds per "
-                "instruction. A loop in Python pays some fifty nanoseconds for each of them.",
+                "instruction. A loop in Python pays about a microsecond for each of them.",
                 right=True,
             ),
             Option(

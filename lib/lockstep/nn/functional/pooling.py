@@ -20,14 +20,20 @@ def max_pool2d(
     when no window fits, for a padding of more than half the kernel, and when a window holds no pixel.
     """
     windows = _pooling(kernel, stride, padding, dilation)
-    (p, q), s, (height, width) = windows.output(x_NCHW), windows.kernel[1], x_NCHW.shape[2:]
-    y, place = windows.im2col(x_NCHW, float("-inf")).flatten(2, 3).max(dim=2)
-    row = torch.arange(p, device=x_NCHW.device).view(-1, 1) * windows.stride[0] - windows.padding[0]
-    column = torch.arange(q, device=x_NCHW.device) * windows.stride[1] - windows.padding[1]
-    row, column = row + place // s * windows.dilation[0], column + place % s * windows.dilation[1]
-    if any(windows.padding) and bool(((row < 0) | (row >= height) | (column < 0) | (column >= width)).any()):
-        raise ValueError("a window holds nothing but padding and minus infinity; use less padding or less dilation")
-    return y, row * width + column
+    (p, q), (height, width) = windows.output(x_NCHW), x_NCHW.shape[2:]
+    padded = windows.padded(x_NCHW, float("-inf"))
+    y = x_NCHW.new_full((*x_NCHW.shape[:2], p, q), float("-inf"))
+    where = torch.full_like(y, -1, dtype=torch.int64)
+    for rows, columns in windows.places(p, q):
+        value = padded[:, :, rows, columns]
+        row = torch.arange(rows.start, rows.stop, rows.step, device=y.device).view(-1, 1) - windows.padding[0]
+        column = torch.arange(columns.start, columns.stop, columns.step, device=y.device) - windows.padding[1]
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        better = ((value > y) | value.isnan() | (where < 0)) & inside
+        y, where = torch.where(better, value, y), torch.where(better, row * width + column, where)
+    if bool((where < 0).any()):
+        raise ValueError("a window holds nothing but padding; use less padding or less dilation")
+    return y, where
 
 
 def max_pool2d_backward(grad_NCPQ: Tensor, where_NCPQ: Tensor, height: int, width: int) -> Tensor:

@@ -79,8 +79,8 @@ class Windows:
         n, c = columns_NCRSPQ.shape[:2]
         ph, pw = self.padding
         padded = columns_NCRSPQ.new_zeros(n, c, height + 2 * ph, width + 2 * pw)
-        for r, s, rows, columns in self._places(*columns_NCRSPQ.shape[4:]):
-            padded[:, :, rows, columns] += columns_NCRSPQ[:, :, r, s]
+        for place, (rows, columns) in enumerate(self.places(*columns_NCRSPQ.shape[4:])):
+            padded[:, :, rows, columns] += columns_NCRSPQ[:, :, place // self.kernel[1], place % self.kernel[1]]
         return padded[:, :, ph : ph + height, pw : pw + width]
 
     def padded(self, x_NCHW: Tensor, fill: float = 0.0) -> Tensor:
@@ -92,9 +92,9 @@ class Windows:
         padded[:, :, ph : ph + h, pw : pw + w] = x_NCHW
         return padded
 
-    def _places(self, p: int, q: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """For each place (r, s) of the kernel the rows and columns of the padded image that lie under it."""
+    def places(self, p: int, q: int) -> Iterator[tuple[slice, slice]]:
+        """For each place of the kernel, row by row, the P rows and Q columns of the padded image that it meets."""
         (sh, sw), (dh, dw) = self.stride, self.dilation
         for r in range(self.kernel[0]):
             for s in range(self.kernel[1]):
-                yield r, s, slice(r * dh, r * dh + sh * (p - 1) + 1, sh), slice(s * dw, s * dw + sw * (q - 1) + 1, sw)
+                yield slice(r * dh, r * dh + sh * (p - 1) + 1, sh), slice(s * dw, s * dw + sw * (q - 1) + 1, sw)
