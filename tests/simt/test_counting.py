@@ -131,6 +131,7 @@ def test_a_good_transpose_shows():
     )
     assert [report.sectors_per_request for report in (naive, tiled, padded)] == [18, 4, 4]
     assert [report.bank_conflict for report in (naive, tiled, padded)] == [1, 32, 1]
+    assert [report.worst_sectors for report in (naive, tiled, padded)] == [32, 4, 4]
     assert naive.bytes_moved == 4.5 * padded.bytes_moved
     assert naive.modelled_seconds("A100") > padded.modelled_seconds("A100")
 

@@ -259,7 +259,7 @@ def is_ours(file: str) -> bool:
 
 def is_students(file: str) -> bool:
     """True for code of a notebook or of the user's own files, and for the labs' own solutions."""
-    if file.startswith("<frozen") or file == "<string>":
+    if file.startswith(("<frozen", "<lockstep")) or file == "<string>":  # <lockstep ...>: what a kernel was compiled to
         return False
     path = Path(os.path.realpath(file))
     if path.is_relative_to(_HERE):
