@@ -162,6 +162,23 @@ def test_costs_of_layers_for_a_run_that_is_charged():
     assert costs["1"].forward.flops == 0 < costs["1"].forward.bytes
 
 
+class AddsItsInput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside = nn.Conv2d(4, 4, 1, bias=False)
+
+    def forward(self, x):
+        return self.inside(x) + x
+
+
+def test_what_a_block_does_between_its_layers_is_booked_on_the_block():
+    # An addition keeps nothing and multiplies nothing, so the block was left out, and with it what it moves.
+    block, inside = profile(AddsItsInput(), (4, 5, 5), 2).layers
+    assert (block.name, block.macs, block.saved_bytes) == ("", 0, 0)
+    assert block.moved_bytes == 3 * 4 * 2 * 4 * 25
+    assert inside.moved_bytes == 4 * (2 * 2 * 4 * 25 + 16)
+
+
 class TestBadInput:
     class Spectrum(nn.Module):
         def forward(self, x):
@@ -189,6 +206,10 @@ class TestBadInput:
     def test_a_layer_that_cannot_be_accounted_for_is_named(self, layer, words):
         with pytest.raises(ValueError, match=words):
             profile(nn.Sequential(nn.Conv2d(3, 3, 1), layer), (3, 8, 8))
+
+    def test_a_type_without_gradients(self):
+        with pytest.raises(ValueError, match="dtype is torch.int64; gradients need"):
+            profile(nn.Linear(2, 2), (2,), dtype=torch.int64)
 
     @pytest.mark.parametrize(("size", "batch", "words"), [
         ((), 1, "input_size is"), (224, 1, "input_size is 224"), ((3, 0, 4), 1, "input_size is"), ((3, 4.0), 1, "4.0"),

@@ -35,7 +35,8 @@ class Tally:
 
     @property
     def empty(self) -> bool:
-        return not (self.parameters or self.macs or self.backward_macs or self.saved_bytes)
+        work = self.macs, self.backward_macs, self.saved_bytes, self.moved_bytes, self.backward_moved_bytes
+        return not (self.parameters or any(work))
 
 
 class UnfusedAttention(Exception):

@@ -116,7 +116,10 @@ def _unique_bytes(tensors: Sequence[Tensor]) -> int:
 
 
 def measure_saved_bytes(model: nn.Module, *inputs: Tensor) -> int:
-    """Bytes that the forward pass keeps for backward, each piece of memory once, parameters and buffers left out."""
+    """Bytes that the forward pass keeps for backward, each piece of memory once, parameters and buffers left out.
+
+    The model really runs, so running statistics of batch norm move.
+    """
     own = {id(t.untyped_storage()) for t in (*model.parameters(), *model.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}
 

@@ -47,7 +47,10 @@ def stand_in(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     """A copy of `model` without numbers, to be made inside `shapes_only`; floating-point tensors get `dtype`.
 
     Tied parameters stay tied, frozen ones frozen, and the copy is in the mode (training or not) of the original.
+    Raises ValueError for a `dtype` that is no floating-point type.
     """
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype is {dtype}; gradients need a floating-point type such as torch.float32")
     twins: dict[int, Tensor] = {}
     for module in model.modules():
         held = [*module._parameters.values(), *module._buffers.values(), *vars(module).values()]
