@@ -1,46 +1,24 @@
 """Activations and gradients on their way between ranks: structures of tensors as messages.
 
-Floor 2, room `parallel`. A message is one send for each tensor. The first activation of each shape that leaves a
-chunk is preceded by a *header* with its structure, so that its receiver knows what to make room for; from then on both
-sides know it, and the gradient's structure too, which has the activation's floating-point tensors. What is no tensor
-travels in the header alone: it has to be the same for every micro-batch of a size.
+Floor 2, room `parallel`. The first activation of each size that leaves a chunk is preceded by a *layout*, so that its
+receiver knows what to make room for. From then on both sides know it, and the gradient's structure too, which has the
+activation's floating-point tensors. What is no tensor travels in the layout alone: it has to be the same for every
+micro-batch of a size.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
-import torch
 from torch import Tensor
 
 from lockstep.comm import Communicator
 from lockstep.comm.communicator import Handle
 from lockstep.nn.outputs import map_tensors, tensors_in
+from lockstep.parallel.pipeline.layout import Layout, receive_layout, start_layout, start_receive, start_send
 from lockstep.parallel.pipeline.program import received_by
 from lockstep.parallel.pipeline.transfers import Channel, Transfer, Transfers
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A structure without its values: `skeleton` has tensors of one element, expanded, in their places."""
-
-    skeleton: Any
-
-    @classmethod
-    def of(cls, structure: Any) -> Layout:
-        return cls(map_tensors(lambda t: torch.zeros((), dtype=t.dtype).expand(t.shape), structure))
-
-    def empty(self, device: torch.device) -> Any:
-        """A structure to receive into."""
-        return map_tensors(lambda t: torch.empty(t.shape, dtype=t.dtype, device=device), self.skeleton)
-
-    def gradients(self) -> Layout:
-        """The layout of the gradient: a list of its floating-point tensors."""
-        return Layout([t for t in tensors_in(self.skeleton) if t.is_floating_point()])
 
 
 class Mailbox:
@@ -74,10 +52,8 @@ class Mailbox:
         handles = self._going[transfer] = []
         if transfer.kind == "activation" and self._key(transfer) not in self._layouts:
             layout = self._layouts[self._key(transfer)] = Layout.of(structure)
-            content = torch.frombuffer(bytearray(cloudpickle.dumps(layout)), dtype=torch.uint8).to(self._comm.device)
-            size = torch.tensor([content.numel()], device=self._comm.device)
-            handles += [self._comm.isend(each, transfer.dst) for each in (size, content)]
-        handles += [self._comm.isend(_plain(tensor.detach()), transfer.dst) for tensor in tensors_in(structure)]
+            handles += start_layout(self._comm, layout, transfer.dst)
+        handles += start_send(self._comm, structure, transfer.dst)
 
     def receive(self, transfer: Transfer) -> Any:
         """Wait for a structure."""
@@ -111,20 +87,12 @@ class Mailbox:
         transfer = self._channels[channel][self._posted[channel]]
         layout = self._layouts.get(self._key(transfer))
         if layout is None:
-            layout = self._layouts[self._key(transfer)] = self._header(transfer.src)
+            layout = self._layouts[self._key(transfer)] = receive_layout(self._comm, transfer.src)
         if transfer.kind == "gradient":
             layout = layout.gradients()
         self._posted[channel] += 1
         structure = layout.empty(self._comm.device)
-        handles = [self._comm.irecv(_plain(tensor), transfer.src) for tensor in tensors_in(structure)]
-        self._coming[transfer] = structure, handles
-
-    def _header(self, src: int) -> Layout:
-        size = torch.zeros(1, dtype=torch.int64, device=self._comm.device)
-        self._comm.irecv(size, src).wait()
-        content = torch.empty(int(size), dtype=torch.uint8, device=self._comm.device)
-        self._comm.irecv(content, src).wait()
-        return pickle.loads(content.cpu().numpy().tobytes())
+        self._coming[transfer] = structure, start_receive(self._comm, structure, transfer.src)
 
     def _forget(self, message: Transfer) -> None:
         for handle in self._going.pop(message, ()):
@@ -144,11 +112,6 @@ class OrderedMailbox(Mailbox):
 
     def _post_ahead(self, channel: Channel, number: int) -> None:
         pass
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """The same memory as numbers that every backend sends: truth values as bytes."""
-    return tensor.view(torch.uint8) if tensor.dtype is torch.bool else tensor
 
 
 def parts_of(structure: Any, sizes: Sequence[int]) -> list[Any]:
