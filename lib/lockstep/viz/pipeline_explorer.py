@@ -1,0 +1,81 @@
+"""Stages, micro-batches and schedule behind a menu and two sliders: the figure of `gantt`, with its bubble and memory.
+
+Floor 3, room `viz`. Core ipywidgets only; without them, or where they are not shown, the first figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.parallel.pipeline import Schedule
+from lockstep.viz.figure import Figure
+from lockstep.viz.gantt import gantt
+
+Maker = Callable[[int, int], Schedule]
+
+
+@dataclass(frozen=True)
+class PipelineExplorer:
+    """makers: schedules by name, each a function of stages and micro-batches. first: what is shown at the start."""
+
+    makers: Mapping[str, Maker]
+    first: tuple[str, int, int]
+    most: tuple[int, int] = (8, 24)
+
+    def figure(self, name: str, stages: int, micro_batches: int) -> Figure | str:
+        """The chosen schedule; where it does not exist for these numbers, the sentence why."""
+        try:
+            schedule = self.makers[name](stages, micro_batches)
+        except ValueError as error:
+            return str(error)
+        return gantt(schedule, f"{name}, {stages} stages, {micro_batches} micro-batches")
+
+    def widget(self) -> Any:
+        """Menu and sliders above the figure; it is drawn again when one is let go."""
+        import ipywidgets as w
+
+        name, stages, micro_batches = self.first
+        menu = w.Dropdown(options=list(self.makers), value=name, description="schedule")
+        slider = {"continuous_update": False, "layout": {"width": "300px"}}
+        many = w.IntSlider(stages, 1, self.most[0], description="stages", **slider)
+        cut = w.IntSlider(micro_batches, 1, self.most[1], description="micro-batches", **slider)
+        picture = w.HTML()
+
+        def draw(_: object = None) -> None:
+            made = self.figure(menu.value, many.value, cut.value)
+            picture.value = made if isinstance(made, str) else made._repr_html_()
+
+        for control in (menu, many, cut):
+            control.observe(draw, names="value")
+        draw()
+        return w.VBox([w.HBox([menu, many, cut], layout={"flex_flow": "row wrap"}), picture])
+
+    def __repr__(self) -> str:
+        return repr(self.figure(*self.first))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """The widget for front ends that show widgets, the first figure for all others."""
+        bundle = self.figure(*self.first)._repr_mimebundle_()
+        try:
+            widget = self.widget()
+        except ImportError:
+            return bundle
+        view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+        return {"application/vnd.jupyter.widget-view+json": view} | bundle
+
+
+def pipeline_explorer(
+    makers: Mapping[str, Maker], schedule: str | None = None, stages: int = 4, micro_batches: int = 8
+) -> PipelineExplorer:
+    """`gantt` behind a menu of `makers` (functions of stages and micro-batches) and sliders for both numbers.
+
+    schedule: the name shown first. Raises ValueError without makers, for a name that is not among them, and for numbers
+    with which that schedule does not exist.
+    """
+    if not makers or (schedule is not None and schedule not in makers):
+        raise ValueError(f"there is no schedule {schedule!r}; there are: {', '.join(makers) or 'none'}")
+    explorer = PipelineExplorer(dict(makers), (schedule or next(iter(makers)), stages, micro_batches))
+    explorer.makers[explorer.first[0]](stages, micro_batches)
+    return explorer
