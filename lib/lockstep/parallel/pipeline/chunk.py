@@ -17,7 +17,7 @@ from torch.autograd import Function
 from torch.func import functional_call
 
 from lockstep.nn.outputs import map_tensors, tensors_in
-from lockstep.parallel.pipeline.split_backward import DeferWeights
+from lockstep.parallel.pipeline.split_backward import DeferWeights, layers_that_split
 
 Weights = Mapping[str, Tensor]
 Head = Callable[[Any], Tensor]
@@ -49,6 +49,7 @@ class Chunk:
         self, module: nn.Module, split: frozenset[int] = frozenset(), first: bool = False, checkpoint: bool = False
     ) -> None:
         self.module, self._split, self._first, self._checkpoint = module, split, first, checkpoint
+        self._layers = layers_that_split(module) if split else []
         self._kept: dict[int, _Kept] = {}
 
     def forward(self, i: int, inputs: Any, head: Head | None = None, weights: Weights = MappingProxyType({})) -> Any:
@@ -62,7 +63,7 @@ class Chunk:
             return tensor
 
         inputs = map_tensors(entered, inputs)
-        defer = DeferWeights(self.module) if i in self._split else None
+        defer = DeferWeights(self._layers) if i in self._split else None
 
         def run(instead: Weights) -> Any:
             with defer or nullcontext():
@@ -102,8 +103,9 @@ class Chunk:
         return found
 
     def weight_gradient(self, i: int) -> None:
-        """The second half of backward."""
-        self._kept.pop(i).defer.finish()
+        """The second half of backward; nothing is left to do for a micro-batch that was not split."""
+        if i in self._split:
+            self._kept.pop(i).defer.finish()
 
     def forget(self) -> None:
         """Drop what an unfinished step left."""

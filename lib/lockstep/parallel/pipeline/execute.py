@@ -66,8 +66,9 @@ class Pipeline:
         self._stages, self._cost = list(stages), cost
         own = [chunk for chunk, rank in schedule.placement.items() if rank == comm.rank]
         parts = schedule.parts(comm.rank)
-        split = {chunk: frozenset(p.micro_batch for p in parts if (p.kind, p.chunk) == ("I", chunk)) for chunk in own}
+        split = {chunk: frozenset(_split(parts, chunk)) for chunk in own}
         self._chunks = {c: Chunk(stages[c], split[c], first=c == 0, checkpoint=checkpoint) for c in own}
+        self._deferred = [m for c in own for m in stages[c].modules() if isinstance(m, DeferredBatchNorm2d)]
         self._last = schedule.chunks - 1
         transfers = Transfers(schedule)
         ordered = comm.device.type != "cpu" if ordered is None else ordered
@@ -113,10 +114,8 @@ class Pipeline:
                 with self._span(step):
                     self._act(step)
         self._mailbox.end()
-        for chunk in self._chunks.values():
-            for layer in chunk.module.modules():
-                if isinstance(layer, DeferredBatchNorm2d):
-                    layer.commit()
+        for layer in self._deferred:
+            layer.commit()
         if self._last not in self._chunks:
             return None
         return sum(loss * size for loss, size in zip(self.losses, sizes, strict=True)) / sum(sizes)
@@ -187,6 +186,17 @@ class Pipeline:
             said = f"a batch of {self._samples} samples" if self._samples else "no batch, and none before it"
             raise ValueError(f"{said}: {m} micro-batches need at least one sample each")
         return [self._samples // m + (i < self._samples % m) for i in range(m)]
+
+
+def _split(parts: Sequence[Action], chunk: int) -> Iterator[int]:
+    """The micro-batches whose backward comes in two halves.
+
+    Not on chunk 0 when one half follows the other: nobody waits for the first, and the whole takes less time.
+    """
+    for part, after in zip(parts, [*parts[1:], None], strict=True):
+        if (part.kind, part.chunk) == ("I", chunk):
+            if chunk or after != Action("W", chunk, part.micro_batch):
+                yield part.micro_batch
 
 
 def _place(transfer: Transfer) -> tuple[str, int, int]:

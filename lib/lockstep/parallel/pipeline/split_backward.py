@@ -1,6 +1,6 @@
 """Backward in two halves: the gradient of the input now, that of the weights when there is time.
 
-Floor 2, room `parallel`. Inside `with DeferWeights(module)`, linear layers and 2-D convolutions compute with functions
+Floor 2, room `parallel`. Inside `with DeferWeights(layers)`, linear layers and 2-D convolutions compute with functions
 whose backward gives the input's gradient and leaves the weight's for later. All other parameters (batch norm's, which
 are small) get their gradient in the first half. Legend: x_NCHW input, w_OIKK weight, dy gradient of the output.
 """
@@ -15,19 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
-from torch.nn.grad import conv2d_input, conv2d_weight
 
 
 class DeferWeights:
-    """`later` gets one function for each layer, in the order of backward; calling it adds to the parameters' `grad`.
+    """For `layers` that `layers_that_split` found; `later` gets one function for each, in the order of backward; calling it adds to the parameters' `grad`.
 
     Layers get another `forward` and no mode is set, because backward leaves modes behind, and forward may run again
     inside it (`torch.utils.checkpoint`), where it has to do as before.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
         self.later: list[Callable[[], None]] = []
-        self._layers = [layer for layer in module.modules() if _is_plain(layer) and "forward" not in vars(layer)]
+        self._layers = layers
 
     def __enter__(self) -> Self:
         for layer in self._layers:
@@ -43,6 +42,11 @@ class DeferWeights:
         """The second half of backward."""
         while self.later:
             self.later.pop(0)()
+
+
+def layers_that_split(module: nn.Module) -> list[nn.Module]:
+    """The linear layers and 2-D convolutions in `module` whose forward nobody has changed."""
+    return [layer for layer in module.modules() if _is_plain(layer) and "forward" not in vars(layer)]
 
 
 def _is_plain(layer: nn.Module) -> bool:
@@ -111,13 +115,22 @@ class _Conv2d(Function):
         (leaf, bias), how = ctx.leaves, ctx.how
 
         def gradients() -> None:
-            _add(leaf, conv2d_weight(x_NCHW, w_OIKK.shape, dy, *how))
+            _add(leaf, _conv2d_backward(dy, x_NCHW, w_OIKK, how, 1))
             if bias is not None:
                 _add(bias, dy.sum((0, 2, 3)))
 
         ctx.later.append(gradients)
-        dx = conv2d_input(x_NCHW.shape, w_OIKK, dy, *how) if ctx.needs_input_grad[0] else None
+        dx = _conv2d_backward(dy, x_NCHW, w_OIKK, how, 0) if ctx.needs_input_grad[0] else None
         return dx, None, None, None, None
+
+
+def _conv2d_backward(dy: Tensor, x_NCHW: Tensor, w_OIKK: Tensor, how: Sequence[Any], which: int) -> Tensor:
+    """The gradient of the input (0) or of the weight (1) alone; `torch.nn.grad` takes up to twice as long for it."""
+    stride, padding, dilation, groups = how
+    mask = [which == 0, which == 1, False]
+    return torch.ops.aten.convolution_backward(
+        dy, x_NCHW, w_OIKK, None, stride, padding, dilation, False, (0, 0), groups, mask
+    )[which]
 
 
 @torch.no_grad()
