@@ -41,7 +41,7 @@ def kernel():
     manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LABS)
 def test_unsolved_it_runs_to_its_end_and_solved_every_cell_may_be_run_again(name, kernel, empty_my, tmp_path):
     # As its reader does: top to bottom with nothing filled in, then once more in the same kernel with the exercises
@@ -51,7 +51,7 @@ def test_unsolved_it_runs_to_its_end_and_solved_every_cell_may_be_run_again(name
     start = new_code_cell(EMPTY.format(my=str(empty_my), folder=str(tmp_path)))
     again = twice(cell for cell in solved.cells if cell.cell_type == "code")
     both = new_notebook(cells=[start, *unsolved.cells, *again])
-    client = NotebookClient(both, km=kernel, timeout=120)
+    client = NotebookClient(both, km=kernel, timeout=240)
     try:
         client.execute()
     finally:
