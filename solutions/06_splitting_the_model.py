@@ -793,14 +793,14 @@ for split, (ours, theirs) in found.items():
 
 silent = [split for split, (_, theirs) in found.items() if "WRONG" in in_words(theirs, want)]
 if silent:
-    print(f"\nWithout an error, torch gives a wrong tensor when a convolution is split by {' and by '.join(silent)}.")
+    print(f"\nWithout an error, torch gives a wrong tensor when a convolution is split by {', by '.join(silent)}.")
 else:
     print("\nThis version of torch gives no wrong tensor for any of the three.")
 
 # %% [markdown]
-# Where it says WRONG, no exception was raised: a tensor came back that claims to be whole on every rank. Two
-# threads in PyTorch's tracker report it (pytorch issues 186129 and 191926). Compare a split layer with the whole
-# one before you train with it, as this cell does; it takes a minute.
+# Where it says WRONG, no exception was raised: a tensor came back as if it were the right one. Two threads in PyTorch's
+# tracker report it (pytorch issues 186129 and 191926). Compare a split layer with the whole one before you train
+# with it, as this cell does; it takes a minute.
 
 # %% [markdown]
 # ## 7. Which split talks least (3 min)
