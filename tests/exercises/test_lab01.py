@@ -5,6 +5,7 @@ import linecache
 import numpy as np
 import pytest
 import torch
+from newcomer_01 import FOUND, RIGHT
 from proof import verdict_on
 
 from lockstep.exercises import check, diagnose, find, mine
@@ -90,29 +91,6 @@ class TestRight:
             return grid, int(grid[0] * grid[1] * block[0] * block[1] - shape[0] * shape[1])
 
         assert verdict("01.2", launch_shape)[0] == "passed"
-
-    def test_the_halo_from_global_memory(self):
-        @cuda.jit
-        def conv2d_tiled(image, weights, out):
-            tile = cuda.shared.array((TILE, TILE), np.float32)
-            tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-            x, y = cuda.grid(2)
-            if x < image.shape[1] and y < image.shape[0]:
-                tile[ty, tx] = image[y, x]
-            cuda.syncthreads()
-            if x < image.shape[1] and y < image.shape[0]:
-                total = np.float32(0)
-                for i in range(-RADIUS, RADIUS + 1):
-                    for j in range(-RADIUS, RADIUS + 1):
-                        row, column = y + i, x + j
-                        if 0 <= row and row < image.shape[0] and 0 <= column and column < image.shape[1]:
-                            if 0 <= ty + i and ty + i < TILE and 0 <= tx + j and tx + j < TILE:
-                                total += weights[i + RADIUS, j + RADIUS] * tile[ty + i, tx + j]
-                            else:
-                                total += weights[i + RADIUS, j + RADIUS] * image[row, column]
-                out[y, x] = total
-
-        assert verdict("01.5", conv2d_tiled)[0] == "passed"
 
     def test_the_last_warp_alone(self):
         from lockstep.simt.kernels.reduction import last_warp
@@ -210,10 +188,10 @@ class TestWrong:
             out[0, 0] = 1
 
         for exercise_id, fn, status, mistake, words in (
-            ("01.6", first_barrier_missing, "crashed", "missing barrier", "before the barrier"),
-            ("01.6", never_ends, "crashed", "", "EndlessLoop"),
-            ("01.6", loop_without_an_end, "crashed", "", "EndlessLoop"),
-            ("01.5", barrier_in_the_loading_loop, "crashed", "barrier inside a branch", "others of block"),
+            ("01.6", first_barrier_missing, "crashed", "no barrier after loading", "before the barrier"),
+            ("01.6", never_ends, "crashed", "never halves", "EndlessLoop"),
+            ("01.6", loop_without_an_end, "crashed", "never halves", "EndlessLoop"),
+            ("01.5", barrier_in_the_loading_loop, "crashed", "barrier inside the loop", "others of block"),
             ("01.1", one_too_many, "crashed", "no guard", "guard the access"),
             ("01.5", numpy_for_shared, "crashed", "", "cuda.shared.array"),
             ("01.6", still_the_skeleton, "not attempted", "", ""),
@@ -221,6 +199,27 @@ class TestWrong:
         ):
             found = verdict(exercise_id, fn)
             assert found[:2] == (status, mistake) and words in found[2], (fn, found)
+
+
+@pytest.mark.parametrize(("exercise_id", "fn", "words"), FOUND, ids=[fn.__name__ for _, fn, _ in FOUND])
+def test_what_a_newcomer_wrote_gets_its_cause(exercise_id, fn, words):
+    outcome = verdict_on(find(exercise_id), fn)
+    assert not outcome.passed
+    for word in words:
+        told = f"{outcome.seen} {outcome.cause}"
+        assert (word.removeprefix("-") in told) is not word.startswith("-"), outcome.text
+
+
+@pytest.mark.parametrize(("exercise_id", "fn"), RIGHT)
+def test_what_a_newcomer_wrote_and_was_right_passes(exercise_id, fn):
+    assert verdict(exercise_id, fn)[0] == "passed"
+
+
+def test_a_crash_is_told_once_and_a_launch_is_no_kernel():
+    # "Got" and "What is wrong" were one long text twice, and `kernel[1, 2]` was called a plain function.
+    race = next(one.function for one in find("01.6").mistakes if one.name == "missing barrier")
+    assert verdict_on(find("01.6"), race).got == "RaceError"
+    assert "alone" in verdict("01.6", find("01.6").reference[1, 2])[2]
 
 
 RACES = """

@@ -133,7 +133,7 @@ def test_barriers_that_part_of_a_block_misses():
     assert str(missed.value) == (
         f"threads 10, 11 and 20 others of block 0 do not reach the barrier at line {barrier}: the branch or loop at "
         f"line {branch} left it without them. Every thread of a block has to reach the same barrier: move it out of "
-        "the branch"
+        "that branch or loop"
     )
     with pytest.raises(simt.BarrierError, match=r"thread 5 of block 0 does not reach .* returned before it"):
         returns_before_the_barrier[1, 32](out)

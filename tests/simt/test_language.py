@@ -287,7 +287,8 @@ REFUSED = {
     "out[0] = np.sqrt(out[0])": "kernels use math.sqrt",
     "x = np.zeros(4)": "numpy.zeros: kernels use cuda.shared.array and cuda.local.array",
     "out[0] = np.sum(out)": "numpy.sum: kernels use loops",
-    "out[0] = sum(out)": "sum is a function without @cuda.jit",
+    "out[0] = sum(out)": "sum is Python's own, and kernels know only range, len,",
+    "try:\n        out[0] = 1\n    except ValueError:\n        pass": "a kernel cannot contain `try`: try:$",
     "out[0] = unknown": "unknown is not defined",
     "out[0] = late": "late is read before anything is assigned to it",
     "out[0] = out": "only a number goes into an array",
@@ -311,7 +312,7 @@ REFUSED = {
     "x = cuda.atomic.add(TABLE, 0, 1)": "atomics work on global and shared arrays",
     "shape = (1, 2); out[0] = shape[out.size]": "indexed by a constant",
     "cuda.syncthreads_or(out[0] > 1)": r"takes an integer: wrap a condition in int\(...\)",
-    "x = cuda.shared.array(2 * 8, np.float32)": "compute it outside the kernel",
+    "x = cuda.shared.array(2 * TABLE.ndim, np.float32)": "compute it outside the kernel",
     "lambda: 1": "a kernel cannot use lambda",
 }
 

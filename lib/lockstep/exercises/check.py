@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from lockstep.exercises import keep
 from lockstep.exercises.assess import assess, cannot_run, forbidden, next_hint, not_attempted
-from lockstep.exercises.exercise import Exercise
+from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.mentions import find_in_source
 from lockstep.exercises.observe import Observation, is_ours
 from lockstep.exercises.registry import Unknown, find
@@ -78,18 +78,27 @@ def _tried(exercise: Exercise, fn: Callable[..., Any]) -> Verdict:
         return cannot_run(exercise, _unsendable(fn) or f"{type(error).__name__}: {error}")
     seen = [_without_our_lines(one, fn) for one in seen]
     expected = observe_here(exercise, exercise.reference, cases)
-    known: dict[str, Any] = {}
-
-    def behaviour(mistake: Any) -> Any:
-        if mistake.name not in known:
-            known[mistake.name] = observe_here(exercise, mistake.function, cases)
-        return known[mistake.name]
-
-    verdict = assess(exercise, cases, seen, expected, behaviour)
+    verdict = assess(exercise, cases, seen, expected, lambda mistake: _Behaviour(exercise, mistake, cases))
     if any(one.error and one.error.type == "TypeError" for one in seen):
         misfit = _misfit(exercise, fn)
         return replace(verdict, cause=misfit, mistake="") if misfit else verdict
     return verdict
+
+
+class _Behaviour(Sequence):
+    """What a known mistake does on each case, run when it is first asked for: most differ on the first one already."""
+
+    def __init__(self, exercise: Exercise, mistake: Mistake, cases: Sequence[Case]) -> None:
+        self.exercise, self.mistake, self.cases = exercise, mistake, cases
+        self.known: dict[int, Observation] = {}
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def __getitem__(self, at: int) -> Observation:
+        if at not in self.known:
+            (self.known[at],) = observe_here(self.exercise, self.mistake.function, [self.cases[at]])
+        return self.known[at]
 
 
 def _misfit(exercise: Exercise, fn: Callable[..., Any]) -> str:
@@ -128,7 +137,8 @@ def _unsendable(fn: Callable[..., Any]) -> str | None:
 def _kept(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> Verdict:
     """Note the attempt, and keep the function when it passed."""
     if verdict.status in ("not attempted", "cannot run"):
-        return verdict
+        hints = keep.entry(keep.read(), exercise.id)["hints"]
+        return replace(verdict, next=verdict.next.replace(next_hint(exercise), next_hint(exercise, hints)))
     hints, tried = _note(exercise, fn, verdict)
     if verdict.passed:
         trouble = keep.save_function(exercise.id, fn)

@@ -7,6 +7,7 @@ nothing is wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ _last: dict[str, tuple[str, str]] = {}  # lab to exercise and fault of the last 
 class Diagnosis:
     """A run of an unknown function; `options` maps letters to what may be wrong. `answer("b")` says whether it is.
 
-    places: of the arguments that are to be changed in place, and are shown.
+    places: of the arguments that are to be changed in place, and are shown. wanted: what they should hold.
     """
 
     exercise: Exercise
@@ -40,6 +41,7 @@ class Diagnosis:
     right: str
     sentence: str
     places: tuple[int, ...] = ()
+    wanted: Any = None
 
     def answer(self, choice: str) -> Card:
         """Was it that? With the sentence of what it was."""
@@ -64,6 +66,8 @@ class Diagnosis:
             Row("Run", self.case.name),
             *_evidence(self.case, self.seen, self.places),
         ]
+        if self.wanted is not None and self.seen.error is None:
+            rows.append(Row("It should leave", short(self.wanted), True))
         rows += [Row(f"{letter})", text) for letter, text in self.options.items()]
         rows.append(Row("To answer", '`d = diagnose(...)` keeps this run; `d.answer("a")` names what is wrong.'))
         return Card(f"What is wrong here? ({self.exercise.id} {self.exercise.title})", "", "note", tuple(rows))
@@ -105,7 +109,10 @@ def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     names = [offered[i] for i in rng.permutation(len(offered))] + [nothing.name]
     letters = dict(zip("abcdefgh", names, strict=False))
     right = next(letter for letter, name in letters.items() if name == shown.name)
-    return Diagnosis(exercise, case, shown.seen, letters, right, shown.sentence, changed_in_place(case, nothing.seen))
+    places = changed_in_place(case, nothing.seen)
+    # A kernel's result can only be told right or wrong beside the right one; ranks are told by their messages.
+    wanted = left_in(places, nothing.seen.arguments) if places and case.ranks is None else None
+    return Diagnosis(exercise, case, shown.seen, letters, right, shown.sentence, places, wanted)
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,8 @@ def _told_apart(exercise: Exercise, case: Case, rng: np.random.Generator) -> lis
     right = "Every rank returns what was asked, and sends what is needed." if case.ranks else "It does what was asked."
     found = [_Suspect("nothing is wrong", right, expected)]
     for i in rng.permutation(len(exercise.mistakes)):
+        if len(found) > FEW:
+            break
         mistake = exercise.mistakes[i]
         (seen,) = observe_here(exercise, mistake.function, [case])
         wrong = judged(exercise.judge, case, seen, expected) is not None
@@ -159,11 +168,11 @@ def _readable(exercise: Exercise) -> list[Case]:
 
 
 def _evidence(case: Case, seen: Observation, places: tuple[int, ...] = ()) -> list[Row]:
+    given = [Row("It is given", short(plain(list(case.args))), True)] if case.args and case.ranks is None else []
     if seen.error is not None:
-        return [Row("It ends with", seen.error.sentence)]
+        return [*given, Row("It ends with", seen.error.riddle)]
     if case.ranks is None:
         left = [Row("It leaves in place", short(left_in(places, seen.arguments)), True)] if places else []
-        given = [] if places or not case.args else [Row("It is given", short(plain(list(case.args))), True)]
         counted = [Row("Counted", "; ".join(f"{what}: {number:g}" for what, number in seen.counts.items()))]
         returned = [] if seen.value is None and places else [Row("It returns", short(seen.value), True)]
         return [*given, *returned, *left, *(counted if seen.counts else [])]

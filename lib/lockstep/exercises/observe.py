@@ -84,6 +84,11 @@ class Failure:
         who = "The function" if self.rank is None else f"Rank {self.rank}"
         return f"{who} raises {self.headline.rstrip('.')}{self.place}."
 
+    @property
+    def riddle(self) -> str:
+        """What `diagnose` shows: as much of the sentence as gives nothing away."""
+        return self.sentence
+
 
 def _on_line(file: str, line: int) -> str:
     code = linecache.getline(file, line).strip()

@@ -7,7 +7,21 @@ construct that kernels here may not use is `Unsupported`.
 from __future__ import annotations
 
 
-class KernelFault(RuntimeError):
+class ShownAlone(Exception):
+    """An error that IPython shows by its sentence and the lines it speaks of: our frames say nothing about a cell.
+
+    `lines` are source lines, and `quoted` the text of those that are at hand.
+    """
+
+    lines: tuple[int, ...] = ()
+    quoted: tuple[tuple[int, str], ...] = ()
+
+    def _render_traceback_(self) -> list[str]:
+        said = f"{type(self).__name__}: {self}"
+        return [said, *(f"  line {line}: {code}" for line, code in self.quoted)]
+
+
+class KernelFault(ShownAlone, RuntimeError):
     """A kernel did what a GPU would do wrongly or not at all.
 
     `threads` are thread indices, `blocks` their block indices (x first, one tuple each), `lines` source lines.
@@ -44,11 +58,11 @@ class EndlessLoop(KernelFault):
     """A loop that went on past the step limit."""
 
 
-class LaunchError(ValueError):
+class LaunchError(ShownAlone, ValueError):
     """A grid, a block, arguments or an amount of shared memory that no GPU accepts."""
 
 
-class Unsupported(TypeError):
+class Unsupported(ShownAlone, TypeError):
     """Something that a kernel may not use here; names it, its line and what to write instead."""
 
     def __init__(self, message: str, line: int = 0) -> None:

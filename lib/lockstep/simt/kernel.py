@@ -16,8 +16,8 @@ from lockstep.simt import rules
 from lockstep.simt.arrays import DeviceArray, layout, to_device
 from lockstep.simt.compile.kinds import Array
 from lockstep.simt.compile.program import Program
-from lockstep.simt.compile.source import receive, texts_of
-from lockstep.simt.errors import LaunchError
+from lockstep.simt.compile.source import quoted, receive, texts_of
+from lockstep.simt.errors import LaunchError, ShownAlone
 from lockstep.simt.places import Places, places
 from lockstep.simt.run.counted import CountedMachine
 from lockstep.simt.run.global_owners import GlobalOwners
@@ -84,6 +84,13 @@ class Launch:
 
     def run(self, arguments: tuple, counters: object) -> Program:
         """Run every block; `counters` (or None) sees each access. Raises what the kernel does wrongly."""
+        try:
+            return self._run(arguments, counters)
+        except ShownAlone as error:
+            error.quoted = quoted(self.kernel.py_func, error.lines)
+            raise
+
+    def _run(self, arguments: tuple, counters: object) -> Program:
         bound = Arguments(self.kernel, arguments)
         program = self.kernel.program(bound.kinds)
         check_shared(program.shared_bytes, self.shared_bytes)

@@ -7,22 +7,23 @@ what it writes. Faults that the simulator finds become the verdict's words, with
 from __future__ import annotations
 
 import copy
-import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from lockstep.exercises.compare import alike
 from lockstep.exercises.exercise import Case, Symptom
 from lockstep.exercises.judge import Finding, Judge
 from lockstep.exercises.observe import Failure, Observation
 from lockstep.exercises.plain import plain, short
 from lockstep.simt import KernelFault, Report, profile, step_limit
-from lockstep.simt.compile.source import text_of
-from lockstep.simt.kernel import simulated
+from lockstep.simt.compile.source import quoted, text_of
+from lockstep.simt.kernel import Launch, simulated
 
-ROUNDS = 500  # of a `while`, more than a right solution needs
+ROUNDS = 450  # of a `while`: a single thread that fills a tile of 400 cells still comes to its end
 COUNTED = {
     "sectors a request": "sectors_per_request",
     "sectors of the worst request": "worst_sectors",
@@ -30,9 +31,16 @@ COUNTED = {
     "divergent branches": "divergent_branches",
     "barriers a block": "barriers",
     "reads of global memory a thread": "reads_per_thread",
-    "writes to global memory a thread": "writes_per_thread",
     "share of idle lanes": "idle_share",
+    "instructions issued": "issued",
+    "bytes moved": "bytes_moved",
 }
+IDLE, WRITES, ATOMICS = "share of idle lanes", "writes to each element of the output", "atomics"
+# What a riddle leaves out of a fault: its lines, and what is missing between them.
+TELLING = re.compile(
+    r" at line \d+| (between|before|after) (the|two passes of the) barriers?( at lines? [\d and]+)?| with no barrier between them|: .*",
+    re.DOTALL,
+)
 
 
 def unwritten(shape: int | tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
@@ -48,51 +56,70 @@ def launch_case(name: str, grid: object, block: object, *arguments: Any) -> Case
 
 
 @dataclass(frozen=True)
+class KernelFailure(Failure):
+    """A launch that came to no end; `quoted` holds the lines that its message speaks of."""
+
+    quoted: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def riddle(self) -> str:
+        return f"The kernel stops with {self.type}: {TELLING.sub('', self.message)}."
+
+    @property
+    def fault(self) -> tuple[str, ...]:
+        return (TELLING.sub("", self.message),)
+
+    @property
+    def headline(self) -> str:
+        return self.type
+
+    @property
+    def sentence(self) -> str:
+        lines = "".join(f" Line {line}: `{code}`." for line, code in self.quoted)
+        return f"The kernel stops with {self.type}: {self.message.rstrip('.')}.{lines}"
+
+
+@dataclass(frozen=True)
 class Launched:
-    """Observe `kernel[grid, block](*arguments)`: the arrays as it leaves them, and its counts."""
+    """Observe `kernel[grid, block](*arguments)`: the arrays as it leaves them, and its counts.
+
+    rounds: after so many of one `while` the kernel is stopped.
+    """
+
+    rounds: int = ROUNDS
 
     def __call__(self, fn: Callable[..., Any], case: Case) -> Observation:
         grid, block, *arguments = copy.deepcopy(case.args)
         if not hasattr(fn, "py_func"):
             name = getattr(fn, "__name__", "this")
             said = f"{name} is a plain function: `@cuda.jit` on the line above its `def` makes it a kernel"
-            return Observation(error=Failure("TypeError", said))
+            if isinstance(fn, Launch):
+                said = f"a grid and a block make a launch of {fn.kernel.__name__}: give `check` the kernel alone"
+            return Observation(error=KernelFailure("TypeError", said))
         kernel = simulated(fn)
         try:
-            with step_limit(ROUNDS):
+            with step_limit(self.rounds):
                 report = profile(kernel, grid, block, *arguments)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
             if _is_unfinished(kernel.py_func):
                 return Observation(error=Failure("NotImplementedError", "", own=True))
-            fault = isinstance(error, KernelFault)
-            quoted = _quoted(kernel.py_func, error.lines) if fault else ""
-            message = f"{str(error).rstrip('.')}{quoted}"
-            return Observation(error=Failure(type(error).__name__, message, own=fault))
-        return Observation(arguments=plain([grid, block, *arguments]), counts=_counts(report))
+            lines = quoted(kernel.py_func, getattr(error, "lines", ()))
+            own = isinstance(error, KernelFault)
+            return Observation(error=KernelFailure(type(error).__name__, str(error), own=own, quoted=lines))
+        return Observation(arguments=plain([grid, block, *arguments]), counts=_counts(report, arguments[-1].size))
 
 
-def _counts(report: Report) -> dict[str, float]:
+def _counts(report: Report, written: int) -> dict[str, float]:
     counts = {said: float(getattr(report, name)) for said, name in COUNTED.items()}
-    return counts | {"atomics": float(report.total.atomics)}
+    return counts | {WRITES: report.total.global_writes / written, ATOMICS: float(report.total.atomics)}
 
 
 def _is_unfinished(function: Callable[..., Any]) -> bool:
     """Whether the line of the skeleton is still there, which no kernel may contain."""
     text, _ = text_of(function) or ([], 0)
     return any(line.strip().startswith("raise NotImplementedError") for line in text)
-
-
-def _quoted(function: Callable[..., Any], lines: tuple[int, ...]) -> str:
-    """The text of a fault's lines, those of the student's cell; "" when they may lie in another function."""
-    helpers = [one for one in inspect.getclosurevars(function).globals.values() if hasattr(one, "py_func")]
-    found = text_of(function)
-    if found is None or helpers:
-        return ""
-    text, first = found
-    shown = {line: text[line - first].strip() for line in lines if 0 <= line - first < len(text)}
-    return ".".join(["", *(f" Line {line}: `{code}`" for line, code in sorted(shown.items()))])
 
 
 def same_output(rtol: float = 1e-4, atol: float = 1e-5) -> Judge:
@@ -132,8 +159,9 @@ def at_most(count: str, times: float, sentence: str, more: float = 0.0) -> Judge
         got, want = seen.counts[count], expected.counts[count]
         if got <= times * want + more:
             return None
-        said = sentence.format(got=f"{got:.3g}", want=f"{want:.3g}")
-        return Finding(said, f"about {want:.3g} {count}", f"{got:.3g} {count}", (count,))
+        numbers = {"got": _said(count, got), "want": _said(count, want)}
+        most, seen_now = (f"{count}: {numbers[which]}" for which in ("want", "got"))
+        return Finding(sentence.format(**numbers), f"about {most}", seen_now, (count, got))
 
     return judge
 
@@ -143,5 +171,55 @@ def exceeds(count: str, times: float, more: float = 0.0) -> Symptom:
 
     def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
         return seen.error is None and seen.counts[count] > times * expected.counts[count] + more
+
+    return symptom
+
+
+def _said(count: str, number: float) -> str:
+    return f"{number:.0%}" if count == IDLE else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def leaves_like(*kernels: Callable[..., Any]) -> Symptom:
+    """Wrong numbers, and just those that one of `kernels` leaves, on the case that failed first."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        if seen.error is not None or alike(seen.arguments[-1], expected.arguments[-1]):
+            return False
+        for kernel in kernels:
+            theirs = Launched()(kernel, case)
+            if theirs.error is None and alike(theirs.arguments[-1], seen.arguments[-1]):
+                return True
+        return False
+
+    return symptom
+
+
+@dataclass(frozen=True)
+class Touch:
+    """What a fault is about: an array's name in the kernel, the index, and the array's shape where it is said."""
+
+    array: str
+    index: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def touched(seen: Observation, error: str = "OutOfBounds") -> Touch | None:
+    """The cell that an error of this type is about; None where nothing of the kind happened."""
+    if seen.error is None or seen.error.type != error:
+        return None
+    cell = re.search(r" (?:touch(?:es)?|reads?) (\w+)\[([-\d,]+)\]", seen.error.message)
+    if cell is None:
+        return None
+    shape = re.search(r" has (?:the shape ([\dx]+)|([\d,]+) elements)", seen.error.message)
+    sides = (shape[1] or shape[2].replace(",", "")).split("x") if shape else ()
+    return Touch(cell[1], tuple(map(int, cell[2].split(","))), tuple(map(int, sides)))
+
+
+def outside(array: str) -> Symptom:
+    """An index outside the array of this name."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        found = touched(seen)
+        return found is not None and found.array == array
 
     return symptom

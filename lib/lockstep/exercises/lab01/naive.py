@@ -11,7 +11,19 @@ import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import all_of
-from lockstep.exercises.lab01.launching import Launched, at_most, launch_case, same_output, unwritten
+from lockstep.exercises.lab01.launching import (
+    WRITES,
+    Launched,
+    at_most,
+    exceeds,
+    launch_case,
+    leaves_like,
+    outside,
+    same_output,
+    touched,
+    unwritten,
+)
+from lockstep.exercises.observe import Observation
 from lockstep.simt import cuda
 
 BLOCK = (8, 8)
@@ -195,6 +207,65 @@ def swaps_x_and_y(image, weights, out):
         out[y, x] = total
 
 
+@cuda.jit
+def radius_of_the_rows_for_both(image, weights, out):
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        total = np.float32(0)
+        for i in range(weights.shape[0]):
+            for j in range(weights.shape[1]):
+                row = y + i - weights.shape[0] // 2
+                column = x + j - weights.shape[0] // 2
+                if row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]:
+                    total += weights[i, j] * image[row, column]
+        out[y, x] = total
+
+
+@cuda.jit
+def leaves_out_the_last_offset(image, weights, out):
+    x, y = cuda.grid(2)
+    up, left = weights.shape[0] // 2, weights.shape[1] // 2
+    if y < out.shape[0] and x < out.shape[1]:
+        total = np.float32(0)
+        for i in range(-up, up):
+            for j in range(-left, left):
+                if y + i >= 0 and y + i < image.shape[0] and x + j >= 0 and x + j < image.shape[1]:
+                    total += weights[i + up, j + left] * image[y + i, x + j]
+        out[y, x] = total
+
+
+@cuda.jit
+def weights_column_first(image, weights, out):
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        total = np.float32(0)
+        for i in range(weights.shape[0]):
+            for j in range(weights.shape[1]):
+                row = y + i - weights.shape[0] // 2
+                column = x + j - weights.shape[1] // 2
+                if row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]:
+                    total += weights[j, i] * image[row, column]
+        out[y, x] = total
+
+
+@cuda.jit
+def offsets_for_indices_of_weights(image, weights, out):
+    x, y = cuda.grid(2)
+    up, left = weights.shape[0] // 2, weights.shape[1] // 2
+    if y < out.shape[0] and x < out.shape[1]:
+        total = np.float32(0)
+        for i in range(-up, up + 1):
+            for j in range(-left, left + 1):
+                if y + i >= 0 and y + i < image.shape[0] and x + j >= 0 and x + j < image.shape[1]:
+                    total += weights[i, j] * image[y + i, x + j]
+        out[y, x] = total
+
+
+def below_0_in_weights(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A negative index into the filter."""
+    return outside("weights")(case, seen, expected) and min(touched(seen).index) < 0
+
+
 def naive_cases(rng: np.random.Generator) -> Iterator[Case]:
     high, wide = int(rng.integers(5, 8)), int(rng.integers(17, 22))
     for shape, size in (((4, 8), (1, 3)), ((8, 16), (3, 5)), ((high, wide), (5, 3))):
@@ -212,7 +283,8 @@ CONV2D_NAIVE = Exercise(
     core=False,
     asks=(
         "A kernel. Each thread writes one pixel of `out`: the sum of `weights` (odd sides) times the pixels of `image` "
-        "around it, the middle of the filter on the pixel, unflipped; pixels outside the image count as 0."
+        "around it, the middle of the filter on the pixel, unflipped; pixels outside the image count as 0. Each pixel of "
+        "`out` is written once."
     ),
     reference=conv2d_naive,
     also_right=(by_offsets_from_the_middle, by_cutting_the_filter),
@@ -222,10 +294,9 @@ CONV2D_NAIVE = Exercise(
     judge=all_of(
         same_output(),
         at_most(
-            "writes to global memory a thread",
+            WRITES,
             1.0,
-            "The result is right, but a thread writes {got} times to global memory where {want} would do.",
-            more=0.01,
+            "The result is right, but a pixel of `out` is written {got} times on average where once will do.",
         ),
     ),
     hints=(
@@ -245,12 +316,14 @@ CONV2D_NAIVE = Exercise(
             "no guard",
             no_guard,
             "A thread past the edge writes. The grid is made of whole blocks: guard the write as in exercise 01.1.",
+            symptom=outside("out"),
         ),
         Mistake(
             "reads past the border",
             reads_past_the_border,
             "Near the border the filter reaches out of the image, and you read there: a negative index is not the last "
             "row on a GPU, it is somebody else's memory. Leave out what lies outside.",
+            symptom=outside("image"),
         ),
         Mistake(
             "filter begins at the pixel",
@@ -278,11 +351,35 @@ CONV2D_NAIVE = Exercise(
             sums_up_in_global_memory,
             "Every `out[y, x] +=` reads and writes global memory. Collect the sum in a variable, which lies in a register, "
             "and write it once.",
+            symptom=exceeds(WRITES, 1.0),
         ),
         Mistake(
             "one radius for both sides",
             one_radius_for_both,
-            "You take half of the filter's width for both directions. A filter need not be square.",
+            "You take half of one side of the filter for both directions. A filter need not be square: rows go with "
+            "weights.shape[0] // 2, columns with weights.shape[1] // 2.",
+            symptom=leaves_like(one_radius_for_both, radius_of_the_rows_for_both),
+        ),
+        Mistake(
+            "leaves out the last offset",
+            leaves_out_the_last_offset,
+            "A filter of 3 has the offsets -1, 0 and 1, and `range(-r, r)` ends before r: the last row and the last column "
+            "of the filter are missing. It is `range(-r, r + 1)`.",
+            symptom=leaves_like(leaves_out_the_last_offset),
+        ),
+        Mistake(
+            "offsets for indices of the filter",
+            offsets_for_indices_of_weights,
+            "Your i and j count from the middle, and begin below 0. That fits the pixel; the filter itself counts from its "
+            "corner: weights[i + r, j + r].",
+            symptom=below_0_in_weights,
+        ),
+        Mistake(
+            "weights column first",
+            weights_column_first,
+            "You leave the filter, not the image: `weights` is indexed row first as well, so i goes up to weights.shape[0] "
+            "and comes first, weights[i, j].",
+            symptom=outside("weights"),
         ),
         Mistake(
             "swaps x and y",

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import same_value
-from lockstep.exercises.observe import Call
+from lockstep.exercises.observe import Call, Observation
+from lockstep.exercises.symptoms import raises
 from lockstep.simt.occupancy import CAPABILITIES
 
 SYSTEM = 1024
@@ -120,6 +122,37 @@ def one_block(sm, threads, registers, shared_bytes):
     return blocks, fraction / max(blocks, 1)
 
 
+def rounds_registers_down(sm, threads, registers, shared_bytes):
+    warps, _, by_shared = _limits(sm, threads, registers, shared_bytes)
+    return _least(sm, warps, sm.registers // (registers * 32 // 256 * 256 * warps), by_shared)
+
+
+def parts_of_blocks(sm, threads, registers, shared_bytes):
+    warps = -(-threads // 32)
+    per_block = -(-registers * 32 // 256) * 256 * warps
+    blocks = min(sm.warps / warps, sm.blocks, sm.registers / per_block, sm.shared / (shared_bytes + SYSTEM))
+    return blocks, blocks * warps / sm.warps
+
+
+def divides_by_what_is_declared(sm, threads, registers, shared_bytes):
+    warps, by_registers, _ = _limits(sm, threads, registers, shared_bytes)
+    return _least(sm, warps, by_registers, sm.shared // shared_bytes)
+
+
+def parts(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A number of blocks that is no integer."""
+    blocks = seen.value[0] if isinstance(seen.value, (tuple, list)) and seen.value else 0
+    return isinstance(blocks, (float, np.ndarray)) and np.ndim(blocks) == 0 and float(blocks) != int(blocks)
+
+
+def with_floats(fn, *args):
+    """What `fn` returns; an exact fraction is as good as a float."""
+    found = fn(*args)
+    if isinstance(found, (tuple, list)):
+        return tuple(float(one) if isinstance(one, Fraction) else one for one in found)
+    return found
+
+
 def occupancy_cases(rng: np.random.Generator) -> Iterator[Case]:
     drawn = int(rng.integers(3, 6)) * 128, 8 * int(rng.integers(5, 9)), 1024 * int(rng.integers(5, 20))
     kernels = (
@@ -150,7 +183,8 @@ OCCUPANCY = Exercise(
     asks=(
         "Return `(blocks, fraction)`: how many blocks of `threads` threads, `registers` registers a thread and "
         "`shared_bytes` a block fit on one multiprocessor `sm`, and what fraction of its warps they fill. Registers are "
-        "given to warps in units of 256; the system takes 1,024 bytes of shared memory for every block."
+        "given to warps in units of 256; the system takes 1,024 bytes of shared memory for every block, and "
+        "`shared_bytes` may be 0."
     ),
     reference=occupancy,
     equivalent_mutants=(  # no SM here has a number of registers that these tell apart
@@ -160,7 +194,7 @@ OCCUPANCY = Exercise(
     also_right=(by_trying, by_the_tightest),
     stub=occupancy_stub,
     cases=occupancy_cases,
-    observe=Call(),
+    observe=Call(with_floats),
     judge=same_value(),
     hints=(
         "There are four limits: warps, blocks, registers, shared memory. For each of them: how many blocks would fit if "
@@ -192,6 +226,26 @@ OCCUPANCY = Exercise(
             "registers not rounded",
             registers_not_rounded,
             "A warp gets its registers in units of 256: 33 for each of 32 threads are 1,056, and cost 1,280.",
+        ),
+        Mistake(
+            "registers rounded down",
+            rounds_registers_down,
+            "You round a warp's registers down to a multiple of 256, so it gets fewer than it needs. It pays for the last "
+            "unit in full: round up.",
+        ),
+        Mistake(
+            "parts of blocks",
+            parts_of_blocks,
+            "There is no part of a block: a block runs when all of it fits. Round down to a whole number, and take the "
+            "fraction from that.",
+            symptom=parts,
+        ),
+        Mistake(
+            "divides by what is declared",
+            divides_by_what_is_declared,
+            "A kernel may declare no shared memory at all, and you divide by it. The system's 1,024 bytes come on top, so "
+            "the sum is never 0.",
+            symptom=raises("ZeroDivisionError"),
         ),
         Mistake(
             "registers do not count",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def always_one_more(shape, block):
 
 
 def rounds_to_the_nearest(shape, block):
-    return _with((max(1, round(shape[1] / block[0])), max(1, round(shape[0] / block[1]))), shape, block)
+    return _with((round(shape[1] / block[0]), round(shape[0] / block[1])), shape, block)
 
 
 def rows_along_x(shape, block):
@@ -94,13 +95,67 @@ def numpys_ceil(shape, block):
     return grid, grid[0] * grid[1] * block[0] * block[1] - shape[0] * shape[1]
 
 
+def grid_alone(shape, block):
+    return launch_shape(shape, block)[0]
+
+
+def three_numbers(shape, block):
+    (across, down), idle = launch_shape(shape, block)
+    return across, down, idle
+
+
+def block_row_first(shape, block):
+    return launch_shape(shape, block[::-1])
+
+
+def strips_without_the_corner(shape, block):
+    (across, down), _ = launch_shape(shape, block)
+    right, below = across * block[0] - shape[1], down * block[1] - shape[0]
+    return (across, down), right * shape[0] + below * shape[1]
+
+
+def blocks_minus_pixels(shape, block):
+    (across, down), _ = launch_shape(shape, block)
+    return (across, down), across * down - shape[0] * shape[1]
+
+
+def share_for_number(shape, block):
+    (across, down), idle = launch_shape(shape, block)
+    return (across, down), idle / (across * down * block[0] * block[1])
+
+
+def is_share(case: Case, seen: Observation, expected: Observation) -> bool:
+    """The second value is not the number of idle threads but their share."""
+    value = seen.value[1] if isinstance(seen.value, (tuple, list)) and len(seen.value) == 2 else None
+    grid, idle = expected.value
+    all_threads = math.prod(grid) * math.prod(case.args[1])
+    return isinstance(value, (float, np.ndarray)) and np.ndim(value) == 0 and math.isclose(value, idle / all_threads)
+
+
+def is_grid_alone(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Two numbers came, which are no pair and a number."""
+    pair = seen.value if isinstance(seen.value, (tuple, list, np.ndarray)) and np.ndim(seen.value) == 1 else ()
+    return len(pair) == 2 and all(np.ndim(one) == 0 and not isinstance(one, str) for one in pair)
+
+
+def arrays_as_tuples(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """What `same_value` finds; an array of integers does for a launch as well as a tuple."""
+    value = seen.value
+    if isinstance(value, (tuple, list)) and value and isinstance(value[0], np.ndarray) and value[0].ndim == 1:
+        value = (tuple(value[0].tolist()), *value[1:])
+    return same_value()(case, replace(seen, value=value), expected)
+
+
 def whole_blocks(case: Case, seen: Observation, expected: Observation) -> Finding | None:
     """A launch refuses a grid of floats, even of 3.0."""
     grid = seen.value[0] if isinstance(seen.value, (tuple, list)) and seen.value else ()
+    grid = list(grid) if isinstance(grid, np.ndarray) and grid.ndim == 1 else grid
     for size in grid if isinstance(grid, (tuple, list)) else ():
-        if isinstance(size, float) or (isinstance(size, np.ndarray) and size.dtype.kind == "f"):
+        if isinstance(size, float) or (isinstance(size, (np.ndarray, np.generic)) and size.dtype.kind == "f"):
             want = short(expected.value)
-            return Finding(f"The grid holds {short(size)}, which is no integer.", want, short(seen.value), (grid,))
+            return Finding(
+                f"The grid holds {short(size)}, which is no integer.", want, short(seen.value), ("floats", grid)
+            )
     return None
 
 
@@ -125,7 +180,7 @@ LAUNCH_SHAPE = Exercise(
     stub=launch_shape_stub,
     cases=shape_cases,
     observe=Call(),
-    judge=all_of(whole_blocks, same_value()),
+    judge=all_of(whole_blocks, arrays_as_tuples),
     hints=(
         "How many blocks of 3 threads cover 7 pixels? The last one may stick out.",
         "A shape names rows first; grid and block name x first, and x runs along a row. Divide and round up, with "
@@ -187,6 +242,40 @@ LAUNCH_SHAPE = Exercise(
             "does not round",
             divides_without_rounding,
             "There is no part of a block: a grid is made of integers. Round up.",
+        ),
+        Mistake(
+            "the grid alone",
+            grid_alone,
+            "Two things are to be returned, and you return the grid alone: `return (across, down), idle`.",
+            symptom=is_grid_alone,
+        ),
+        Mistake(
+            "three numbers",
+            three_numbers,
+            "The grid is a pair of its own, so what is returned is a pair and a number: `return (across, down), idle`.",
+        ),
+        Mistake(
+            "y of the block first",
+            block_row_first,
+            "The two numbers of the block are exchanged: `block` names x first, as the grid does; only `shape` names rows "
+            "first.",
+        ),
+        Mistake(
+            "the corner forgotten",
+            strips_without_the_corner,
+            "You count the strips beside and below the image, and not the corner where both stick out. It is easier the "
+            "other way: all threads of the grid less the pixels.",
+        ),
+        Mistake(
+            "blocks less pixels",
+            blocks_minus_pixels,
+            "You subtract pixels from blocks. Each block has block[0] * block[1] threads: count those.",
+        ),
+        Mistake(
+            "a share",
+            share_for_number,
+            "That is the share of idle threads. Their number is asked for.",
+            symptom=is_share,
         ),
         Mistake(
             "a grid of floats",

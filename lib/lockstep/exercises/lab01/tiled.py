@@ -1,6 +1,7 @@
 """01.5 `conv2d_tiled`: a block loads its tile and the halo around it once, into shared memory.
 
-Floor 4, room `exercises`. What is counted: reads of global memory a thread. The mistakes are in `tiled_mistakes`.
+Floor 4, room `exercises`. What is counted: reads of global memory a thread, writes to a pixel, sectors of the worst
+request, bytes moved, idle lanes. The mistakes are in `tiled_mistakes`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,18 @@ import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import all_of
-from lockstep.exercises.lab01.launching import Launched, at_most, launch_case, same_output, unwritten
-from lockstep.exercises.lab01.tiled_mistakes import HALO, IDLE, RADIUS, READS, TILE, TILED_MISTAKES, WIDTH
+from lockstep.exercises.lab01.launching import IDLE, WRITES, Launched, at_most, launch_case, same_output, unwritten
+from lockstep.exercises.lab01.tiled_mistakes import (
+    HALO,
+    MORE_BYTES,
+    MOVED,
+    RADIUS,
+    READS,
+    SECTORS,
+    TILE,
+    TILED_MISTAKES,
+    WIDTH,
+)
 from lockstep.simt import cuda
 
 
@@ -92,7 +103,7 @@ def conv2d_tiled_stub(image, weights, out):
 
 def tiled_cases(rng: np.random.Generator) -> Iterator[Case]:
     high, wide = int(rng.integers(18, 26)), int(rng.integers(19, 31))
-    for shape in ((TILE, TILE), (TILE, 2 * TILE), (high, wide)):
+    for shape in ((TILE, TILE), (TILE, 2 * TILE), (high, wide), (3 * TILE, 3 * TILE)):  # the last: a block amid others
         image, weights = (rng.standard_normal(one).astype(np.float32) for one in (shape, (WIDTH, WIDTH)))
         grid = -(-shape[1] // TILE), -(-shape[0] // TILE)
         name = f"{shape[0]} x {shape[1]} pixels"
@@ -106,7 +117,8 @@ CONV2D_TILED = Exercise(
     points=4,
     asks=(
         "A kernel. The convolution of exercise 01.4 with a 5 x 5 filter and blocks of 16 x 16 threads: the block loads the "
-        "20 x 20 pixels that it needs once into shared memory (0 outside the image), waits, and adds up from there."
+        "20 x 20 pixels that it needs once into shared memory (0 outside the image), waits, adds up from there, and writes "
+        "each pixel of `out` once."
     ),
     reference=conv2d_tiled,
     also_right=(by_numbering_the_cells, with_the_filter_in_shared_memory),
@@ -116,10 +128,28 @@ CONV2D_TILED = Exercise(
     judge=all_of(
         same_output(),
         at_most(
+            WRITES,
+            1.0,
+            "The result is right, but a pixel of `out` is written {got} times on average where once will do.",
+        ),
+        at_most(
             READS,
             1.25,
             "The result is right, but a thread reads {got} numbers from global memory on average where {want} are enough: "
             "each pixel should be loaded once by the block.",
+        ),
+        at_most(
+            SECTORS,
+            1.0,
+            "The result is right, but a request of a warp moves {got} sectors where {want} would do: its lanes go down "
+            "columns of an array in global memory.",
+            more=4.0,
+        ),
+        at_most(
+            MOVED,
+            MORE_BYTES,
+            "The result is right, but {got} bytes of global memory move where {want} would do: a part of the image is not "
+            "in the tile, and is fetched again and again.",
         ),
         at_most(
             IDLE,

@@ -9,8 +9,8 @@ import re
 
 import numpy as np
 
-from lockstep.exercises.exercise import Mistake
-from lockstep.exercises.lab01.launching import exceeds
+from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.lab01.launching import IDLE, WRITES, exceeds, leaves_like, outside, touched
 from lockstep.exercises.observe import Observation
 from lockstep.exercises.symptoms import raises
 from lockstep.simt import cuda
@@ -19,7 +19,8 @@ TILE = 16
 RADIUS = 2
 WIDTH = 2 * RADIUS + 1
 HALO = TILE + 2 * RADIUS
-READS, IDLE = "reads of global memory a thread", "share of idle lanes"
+READS, SECTORS, MOVED = "reads of global memory a thread", "sectors of the worst request", "bytes moved"
+MORE_BYTES = 1.4  # times the reference; right ones move at most 1.1 times as many, and a halo that is not shared 1.6
 
 
 @cuda.jit(device=True)
@@ -205,16 +206,160 @@ def leaves_before_the_barrier(image, weights, out):
     out[y, x] = weighted(weights, tile, False)
 
 
-def _leaves(seen: Observation) -> str:
-    """The array that a thread leaves, "tile" for one in shared memory under any name; "" where none does.
+@cuda.jit
+def steps_of_one(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    for i in range(cuda.threadIdx.y, HALO, TILE):
+        for j in range(cuda.threadIdx.x, HALO):
+            row = cuda.blockIdx.y * TILE + i - RADIUS
+            column = cuda.blockIdx.x * TILE + j - RADIUS
+            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
+            tile[i, j] = image[row, column] if inside else np.float32(0)
+    cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = weighted(weights, tile, False)
 
-    "before the tile" for an index below 0 there.
-    """
-    if seen.error is None or seen.error.type != "OutOfBounds":
-        return ""
-    named = next((name for name in ("image", "out", "weights") if f" touches {name}[" in seen.error.message), "")
-    below = re.search(r" touches \w+\[[^\]]*-", seen.error.message) is not None
-    return named or ("before the tile" if below else "tile")
+
+@cuda.jit
+def barrier_in_the_loop(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    for i in range(cuda.threadIdx.y, HALO, TILE):
+        for j in range(cuda.threadIdx.x, HALO, TILE):
+            row = cuda.blockIdx.y * TILE + i - RADIUS
+            column = cuda.blockIdx.x * TILE + j - RADIUS
+            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
+            tile[i, j] = image[row, column] if inside else np.float32(0)
+            cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = weighted(weights, tile, False)
+
+
+@cuda.jit
+def adds_the_radius(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    load(image, tile, RADIUS)
+    cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        total = np.float32(0)
+        for i in range(WIDTH):
+            for j in range(WIDTH):
+                total += weights[i, j] * tile[cuda.threadIdx.y + i + RADIUS, cuda.threadIdx.x + j + RADIUS]
+        out[y, x] = total
+
+
+@cuda.jit
+def blocks_a_halo_apart(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    for i in range(cuda.threadIdx.y, HALO, TILE):
+        for j in range(cuda.threadIdx.x, HALO, TILE):
+            row = cuda.blockIdx.y * HALO + i - RADIUS
+            column = cuda.blockIdx.x * HALO + j - RADIUS
+            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
+            tile[i, j] = image[row, column] if inside else np.float32(0)
+    cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = weighted(weights, tile, False)
+
+
+@cuda.jit
+def repeats_the_border(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    for i in range(cuda.threadIdx.y, HALO, TILE):
+        for j in range(cuda.threadIdx.x, HALO, TILE):
+            row = min(max(cuda.blockIdx.y * TILE + i - RADIUS, 0), image.shape[0] - 1)
+            column = min(max(cuda.blockIdx.x * TILE + j - RADIUS, 0), image.shape[1] - 1)
+            tile[i, j] = image[row, column]
+    cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = weighted(weights, tile, False)
+
+
+@cuda.jit
+def sums_up_in_global_memory(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    load(image, tile, RADIUS)
+    cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = 0
+        for i in range(WIDTH):
+            for j in range(WIDTH):
+                out[y, x] += weights[i, j] * tile[cuda.threadIdx.y + i, cuda.threadIdx.x + j]
+
+
+@cuda.jit
+def halo_from_global_memory(image, weights, out):
+    tile = cuda.shared.array((TILE, TILE), np.float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    if x < image.shape[1] and y < image.shape[0]:
+        tile[ty, tx] = image[y, x]
+    cuda.syncthreads()
+    if x < image.shape[1] and y < image.shape[0]:
+        total = np.float32(0)
+        for i in range(-RADIUS, RADIUS + 1):
+            for j in range(-RADIUS, RADIUS + 1):
+                row, column = y + i, x + j
+                if 0 <= row and row < image.shape[0] and 0 <= column and column < image.shape[1]:
+                    if 0 <= ty + i and ty + i < TILE and 0 <= tx + j and tx + j < TILE:
+                        total += weights[i + RADIUS, j + RADIUS] * tile[ty + i, tx + j]
+                    else:
+                        total += weights[i + RADIUS, j + RADIUS] * image[row, column]
+        out[y, x] = total
+
+
+@cuda.jit
+def loads_down_columns(image, weights, out):
+    tile = cuda.shared.array((HALO, HALO), np.float32)
+    for i in range(cuda.threadIdx.x, HALO, TILE):
+        for j in range(cuda.threadIdx.y, HALO, TILE):
+            row = cuda.blockIdx.y * TILE + i - RADIUS
+            column = cuda.blockIdx.x * TILE + j - RADIUS
+            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
+            tile[i, j] = image[row, column] if inside else np.float32(0)
+    cuda.syncthreads()
+    x, y = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = weighted(weights, tile, False)
+
+
+PARAMETERS = ("image", "weights", "out")
+
+
+def leaves_a_small_tile(case: Case, seen: Observation, expected: Observation) -> bool:
+    """An index past the end of a tile, under any name, that is too small for block and halo."""
+    found = touched(seen)
+    small = found is not None and (min(found.shape) < HALO if len(found.shape) == 2 else found.shape[0] < HALO * HALO)
+    return small and found.array not in PARAMETERS and min(found.index) >= 0
+
+
+def leaves_the_tile(case: Case, seen: Observation, expected: Observation) -> bool:
+    """An index past the end of a tile that is large enough."""
+    found = touched(seen)
+    return found is not None and found.array not in PARAMETERS and min(found.index) >= 0
+
+
+def before_the_tile(case: Case, seen: Observation, expected: Observation) -> bool:
+    """An index below 0 into the tile."""
+    found = touched(seen)
+    return found is not None and found.array not in PARAMETERS and min(found.index) < 0
+
+
+def in_a_loop(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A barrier that some threads miss since their `for` or `while` has ended."""
+    error = seen.error
+    around = (
+        re.search("the branch or loop at line (\\d+)", error.message)
+        if raises("BarrierError")(case, seen, expected)
+        else None
+    )
+    codes = dict(getattr(error, "quoted", ()))
+    return around is not None and codes.get(int(around[1]), "").startswith(("for ", "while "))
 
 
 TILED_MISTAKES = (
@@ -223,7 +368,14 @@ TILED_MISTAKES = (
         no_barrier,
         "A thread adds up what its neighbours have loaded, and nothing makes it wait for them. Between loading and adding "
         "up belongs a barrier, cuda.syncthreads().",
-        symptom=raises("RaceError", "of block"),
+        symptom=raises("RaceError", "and one writes"),
+    ),
+    Mistake(
+        "loads cells twice",
+        steps_of_one,
+        "Several threads load the same cell. Each of the two loops begins at the thread's own index and goes on in steps of "
+        "TILE, so that a cell belongs to a single thread: `range(start, HALO, TILE)`.",
+        symptom=raises("RaceError", "both write"),
     ),
     Mistake(
         "leaves before the barrier",
@@ -231,6 +383,13 @@ TILED_MISTAKES = (
         "Threads past the edge return before the barrier, and the pixels that they should have loaded are missing. They "
         "have no pixel to write, but they have some to load: guard the write only.",
         symptom=raises("BarrierError", "return"),
+    ),
+    Mistake(
+        "barrier inside the loop",
+        barrier_in_the_loop,
+        "The barrier stands inside the loop that loads, and not all threads go through it equally often. Move it behind the "
+        "loop: all load, then all wait once.",
+        symptom=in_a_loop,
     ),
     Mistake(
         "barrier inside a branch",
@@ -264,14 +423,21 @@ TILED_MISTAKES = (
         tile_without_halo,
         "The tile is as large as the block, and the filter reaches beyond it. The block needs RADIUS more pixels on every "
         "side: HALO x HALO.",
-        symptom=lambda case, seen, expected: _leaves(seen) == "tile",
+        symptom=leaves_a_small_tile,
+    ),
+    Mistake(
+        "adds the radius",
+        adds_the_radius,
+        "Your tile has room for the halo, and you go past its end. Cell [0, 0] lies RADIUS before the block's first pixel "
+        "already, so nothing is added: under weight [i, j] lies the cell that is i and j further than the thread's own index.",
+        symptom=leaves_the_tile,
     ),
     Mistake(
         "counts from the pixel",
         counts_from_the_pixel,
         "You subtract the radius once more. Cell [0, 0] of the tile lies RADIUS before the block's first pixel already, so "
         "under weight [i, j] lies the cell that is i and j further than the thread's own index.",
-        symptom=lambda case, seen, expected: _leaves(seen) == "before the tile",
+        symptom=before_the_tile,
     ),
     Mistake(
         "swaps x and y while loading",
@@ -284,19 +450,53 @@ TILED_MISTAKES = (
         loads_without_asking,
         "The tile of a block at the border reaches out of the image, and you load there. A negative index is not the last "
         "row on a GPU, it is somebody else's memory: put a 0 into the tile instead.",
-        symptom=lambda case, seen, expected: _leaves(seen) == "image",
+        symptom=outside("image"),
     ),
     Mistake(
         "no guard",
         no_guard,
         "A thread past the edge writes. All threads load and wait, but only those with a pixel of their own write.",
-        symptom=lambda case, seen, expected: _leaves(seen) == "out",
+        symptom=outside("out"),
+    ),
+    Mistake(
+        "sums up in global memory",
+        sums_up_in_global_memory,
+        "Every `out[y, x] +=` reads and writes global memory. Collect the sum in a variable, `total = np.float32(0)`, and "
+        "write it once.",
+        symptom=exceeds(WRITES, 1.0),
     ),
     Mistake(
         "reads global memory again and again",
         from_global_memory,
         "You still read every pixel up to 25 times from global memory. Add up from the tile.",
         symptom=exceeds(READS, 1.5),
+    ),
+    Mistake(
+        "halo from global memory",
+        halo_from_global_memory,
+        "Pixels around the block come from global memory, each as often as it is needed. They belong into the tile as well: "
+        "HALO x HALO cells, loaded once.",
+        symptom=exceeds(MOVED, MORE_BYTES),
+    ),
+    Mistake(
+        "down the columns",
+        loads_down_columns,
+        "Neighbouring lanes have neighbouring threadIdx.x, and you give x to the rows. Rows go with y: let x be the last "
+        "index wherever a thread reads or writes global memory.",
+        symptom=exceeds(SECTORS, 1.0, 4.0),
+    ),
+    Mistake(
+        "blocks a halo apart",
+        blocks_a_halo_apart,
+        "Your tiles begin HALO pixels apart. Blocks stand TILE pixels apart, and their tiles overlap: the first row is "
+        "blockIdx.y * TILE - RADIUS.",
+        symptom=leaves_like(blocks_a_halo_apart),
+    ),
+    Mistake(
+        "repeats the border",
+        repeats_the_border,
+        "Outside the image you load the nearest pixel of the border. Here such cells are 0.",
+        symptom=leaves_like(repeats_the_border),
     ),
     Mistake(
         "one thread loads everything",

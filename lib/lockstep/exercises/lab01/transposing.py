@@ -11,7 +11,15 @@ import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import all_of
-from lockstep.exercises.lab01.launching import Launched, at_most, exceeds, launch_case, same_output, unwritten
+from lockstep.exercises.lab01.launching import (
+    Launched,
+    at_most,
+    exceeds,
+    launch_case,
+    leaves_like,
+    same_output,
+    unwritten,
+)
 from lockstep.exercises.observe import Observation
 from lockstep.exercises.symptoms import raises
 from lockstep.simt import cuda
@@ -188,6 +196,21 @@ def second_guard_by_the_source(source, out):
         out[cuda.blockIdx.x * SIDE + ty, cuda.blockIdx.y * SIDE + tx] = tile[tx, ty]
 
 
+@cuda.jit
+def guards_the_write_by_the_source(source, out):
+    tile = cuda.shared.array((SIDE, WIDER), np.float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    if y < source.shape[0] and x < source.shape[1]:
+        tile[ty, tx] = source[y, x]
+    cuda.syncthreads()
+    row = cuda.blockIdx.x * SIDE + ty
+    column = cuda.blockIdx.y * SIDE + tx
+    if row < source.shape[0] and column < source.shape[1]:
+        out[row, column] = tile[tx, ty]
+
+
 def no_tile(seen: Observation) -> bool:
     """Whether the kernel does without a barrier, so without a tile that threads share."""
     return seen.error is None and seen.counts["barriers a block"] == 0
@@ -195,7 +218,7 @@ def no_tile(seen: Observation) -> bool:
 
 def transpose_cases(rng: np.random.Generator) -> Iterator[Case]:
     wide, high = int(rng.integers(35, 60)), int(rng.integers(33, 45))
-    for shape in ((32, 32), (32, 64), (high, wide)):
+    for shape in ((32, 32), (64, 96), (high, wide)):  # the second: what goes wrong with whole tiles alone
         source = rng.standard_normal(shape).astype(np.float32)
         grid = -(-shape[1] // SIDE), -(-shape[0] // SIDE)
         yield launch_case(f"{shape[0]} x {shape[1]}", grid, (SIDE, SIDE), source, unwritten(shape[::-1]))
@@ -281,23 +304,34 @@ TRANSPOSE = Exercise(
             block_stays_in_place,
             "Each tile is turned, but is written where it was read. The tile in column bx and row by of the tiles belongs "
             "to row bx and column by: exchange the two in what you write.",
+            symptom=leaves_like(block_stays_in_place),
         ),
         Mistake(
             "tile is not turned",
             tile_is_not_turned,
             "The tiles are in their new places, but none of them is turned: take tile[tx, ty] where tile[ty, tx] was put.",
+            symptom=leaves_like(tile_is_not_turned),
         ),
         Mistake(
             "no guard",
             no_guard,
             "A thread past the edge touches the arrays. The grid is made of whole tiles: guard the read by the shape of "
             "`source`, the write by that of `out`.",
+            symptom=raises("OutOfBounds"),
         ),
         Mistake(
             "second guard by the source",
             second_guard_by_the_source,
             "The second guard asks whether this thread had something to read. What counts now is whether the place that it "
             "writes to exists: another row and column, and the shape of `out`.",
+            symptom=raises("OutOfBounds", " touches out["),
+        ),
+        Mistake(
+            "write guarded by the shape of the source",
+            guards_the_write_by_the_source,
+            "The row and column that you write are compared with the shape of `source`. They belong to `out`, which is as "
+            "wide as `source` is high.",
+            symptom=leaves_like(guards_the_write_by_the_source),
         ),
     ),
 )

@@ -138,7 +138,8 @@ def _declared(typer, node: ast.Call, function: Static) -> Array:
         raise Unsupported(f"{function.path} takes a shape and a dtype", node.lineno)
     typer.visit(given["shape"])
     shape = given["shape"].const
-    if any(isinstance(part, ast.BinOp) for part in ast.walk(given["shape"])):
+    sums = [part for part in ast.walk(given["shape"]) if isinstance(part, ast.BinOp)]
+    if any(isinstance(part, ast.Name) for one in sums for part in ast.walk(one)):  # Python itself folds 32 * 32
         raise Unsupported(
             f"{ast.unparse(node)}: Numba takes numbers and names as a shape: compute it outside the kernel", node.lineno
         )

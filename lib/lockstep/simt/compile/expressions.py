@@ -207,8 +207,12 @@ class Expressions:
         kind = self.visit(index)
         kinds = kind.items if isinstance(kind, Tuple) else (kind,)
         if len(kinds) != owner.ndim:
+            together = (
+                f", all in one pair of brackets, as in [{', '.join('ijk'[: owner.ndim])}]" if owner.ndim > 1 else ""
+            )
             raise Unsupported(
-                f"{ast.unparse(node)}: a {owner.ndim}-D array is indexed by {owner.ndim}, not {len(kinds)}", node.lineno
+                f"{ast.unparse(node)}: a {owner.ndim}-D array is indexed by {owner.ndim}, not {len(kinds)}{together}",
+                node.lineno,
             )
         for part in kinds:
             if not is_number(part) or rules.is_float(part):

@@ -66,7 +66,9 @@ class Inference(Expressions):
             method = getattr(self, f"do_{type(statement).__name__}", None)
             if method is None:
                 word = type(statement).__name__.lower()
-                raise Unsupported(f"a kernel cannot contain `{word}`: {ast.unparse(statement)[:40]}", statement.lineno)
+                raise Unsupported(
+                    f"a kernel cannot contain `{word}`: {ast.unparse(statement).splitlines()[0]}", statement.lineno
+                )
             self.environment = environment
             environment = method(statement, environment)
         return environment

@@ -6,6 +6,7 @@ Floor 0. `cuda` may be ours or Numba's: a kernel's text is the same for both.
 from __future__ import annotations
 
 import builtins
+import inspect
 import math
 
 import numpy as np
@@ -63,6 +64,8 @@ def _path(value: object, name: str, line: int) -> str:
         return "numba"
     if value is print:
         raise Unsupported("print does not work in a kernel here: store the value in an array and look at it", line)
+    if inspect.isbuiltin(value) or inspect.isclass(value):
+        raise Unsupported(f"{name} is Python's own, and kernels know only {', '.join(BUILTINS)}", line)
     kind = "a function without @cuda.jit(device=True)" if callable(value) else f"a {type(value).__name__}"
     raise Unsupported(f"{name} is {kind}, which a kernel cannot use", line)
 

@@ -71,6 +71,18 @@ def texts_of(function: Callable) -> dict[CodeType, tuple[list[str], int]]:
     return found
 
 
+def quoted(function: Callable, lines: tuple[int, ...]) -> tuple[tuple[int, str], ...]:
+    """(line, its text) for those `lines` of a kernel or its device functions that only one of them can mean.
+
+    Lines count within a notebook cell, so two functions may have the same.
+    """
+    found = []
+    for line in sorted(set(lines)):
+        texts = [text[line - first] for text, first in texts_of(function).values() if 0 <= line - first < len(text)]
+        found += [(line, texts[0].strip())] if len(texts) == 1 else []
+    return tuple(found)
+
+
 def receive(texts: dict[CodeType, tuple[list[str], int]]) -> None:
     """Keep texts that were sent along with a function."""
     _received.update(texts)

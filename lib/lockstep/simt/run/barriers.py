@@ -61,7 +61,7 @@ def _missing(batch: Batch, mask: Mask, site: Site, levels: Levels, block: int) -
     plural, verb = ("s", "do") if len(threads) > 1 else ("", "does")
     raise errors.BarrierError(
         f"thread{plural} {names} of block {name(where)} {verb} not reach the {site.text} at line {site.line}: {reason}. "
-        "Every thread of a block has to reach the same barrier: move it out of the branch",
+        "Every thread of a block has to reach the same barrier: move it out of that branch or loop",
         threads,
         (where,) * len(threads),
         (site.line, line),
