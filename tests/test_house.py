@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -157,6 +158,25 @@ def test_every_package_that_the_library_imports_is_a_dependency():
         tops = {module.partition(".")[0] for module in imports(path)} - set(sys.stdlib_module_names) - {"lockstep"}
         foreign = {IMPORTED_AS.get(top, top).lower().replace("_", "-") for top in tops} - declared
         assert not foreign, f"{path.relative_to(LIB)} imports {foreign}, which pyproject.toml does not name"
+
+
+def test_no_module_hides_what_its_room_exports():
+    # A module named like the function that a notebook imports takes its place: `answer("03.q1", "a")` was a TypeError.
+    code = """
+import importlib, pkgutil, types, lockstep
+for found in pkgutil.walk_packages(lockstep.__path__, "lockstep."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+for name, package in list(__import__("sys").modules.items()):
+    for public in getattr(package, "__all__", ()) if name.startswith("lockstep") else ():
+        value = getattr(package, public)
+        assert not isinstance(value, types.ModuleType) or public in ALLOWED.get(name, ()), f"{name}.{public}"
+"""
+    allowed = {"lockstep.simt": ("cuda",)}
+    done = subprocess.run(
+        [sys.executable, "-c", f"ALLOWED = {allowed}\n{code}"], capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr[-500:]
 
 
 # What strangers must not meet.

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lockstep.exercises import keep
-from lockstep.exercises.answer import answer
 from lockstep.exercises.assess import ATTEMPTS, after_hints
 from lockstep.exercises.card import Card, Row
 from lockstep.exercises.registry import Unknown, find
+from lockstep.exercises.standalone import standalone
 
 
 def hint(id: str) -> Card:
@@ -56,7 +56,7 @@ def solution(id: str) -> Card:
         text = f"An answer is shown after {ATTEMPTS} different attempts that were checked; so far there were {tried}."
         return Card(heading, "not yet", "open", (Row("Solution", text), Row("Next", f'`hint("{exercise.id}")`')))
     noted = "You have passed; this is one way." if entry["passed"] else "Noted: this answer was shown before a pass."
-    return Card(heading, "solution", "note", (Row("One answer", answer(exercise.reference), True), Row("", noted)))
+    return Card(heading, "solution", "note", (Row("One answer", standalone(exercise.reference), True), Row("", noted)))
 
 
 def mine(id: str) -> Callable[..., Any]:

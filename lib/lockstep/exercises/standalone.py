@@ -18,7 +18,7 @@ from lockstep.exercises.source import source_of
 _ROOM = "lockstep.exercises"
 
 
-def answer(reference: Callable[..., Any]) -> str:
+def standalone(reference: Callable[..., Any]) -> str:
     """The source of `reference` below the imports, numbers and functions of its own file that it needs."""
     imports: dict[str, str] = {}
     texts: dict[str, str] = {}

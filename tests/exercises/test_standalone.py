@@ -9,7 +9,7 @@ import builtins
 import pytest
 
 from lockstep.exercises import registry
-from lockstep.exercises.answer import answer
+from lockstep.exercises.standalone import standalone
 
 EXERCISES = {exercise.id: exercise for exercise in registry.all()}
 
@@ -17,7 +17,7 @@ EXERCISES = {exercise.id: exercise for exercise in registry.all()}
 @pytest.mark.parametrize("id", EXERCISES)
 def test_an_answer_defines_all_that_it_names(id):
     exercise = EXERCISES[id]
-    text, cell = answer(exercise.reference), {"__name__": "cell"}
+    text, cell = standalone(exercise.reference), {"__name__": "cell"}
     exec(compile(text, "<cell>", "exec"), cell)
     assert callable(cell[exercise.reference.__name__])
     tree = ast.parse(text)
