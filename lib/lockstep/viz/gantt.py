@@ -7,9 +7,11 @@ paler.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch, Rectangle
@@ -27,6 +29,8 @@ TALL = 5.5  # inches that all ranks together should fill
 HEAD = 0.3  # inches above each schedule
 HEAD_ROOM = 0.62  # inches for title and legend
 LEFT, RIGHT = 0.62, 2.0  # inches for names, and for the numbers beside a rank
+Color = tuple[float, ...]
+Corners = tuple[tuple[float, float], ...]
 LISTED = 16  # ranks whose numbers the text alternative gives one by one
 
 
@@ -121,39 +125,53 @@ def frame(axes: Axes, rows: int, longest: float, last: bool) -> None:
 
 
 def draw_events(
-    axes: Axes, events: Sequence[Event], schedule: Schedule, inches: float, row: float, top: float = 0.06,
-    height: float = 0.88, faded: bool = False,
-) -> None:  # fmt: skip
-    """A box for each event in its rank's row, from `top` in shares of the row; an overlap has its parts one above the
-    other. inches: of a unit of time; row: of a rank's height. faded: no label, and as pale as a later chunk."""
+    axes: Axes,
+    events: Sequence[Event],
+    schedule: Schedule,
+    inches: float,
+    row: float,
+    top: float = 0.06,
+    height: float = 0.88,
+    faded: bool = False,
+) -> None:
+    """A box for each event in its rank's row, from `top` in shares of the row; an overlap's parts lie one over the other.
+
+    inches: of a unit of time; row: of a rank's height. faded: as pale as a later chunk.
+    """
+    boxes: dict[tuple[Color, str], list[Corners]] = defaultdict(list)  # those of one look are drawn at once
+    plain: dict[Color, list[Corners]] = defaultdict(list)  # places for numbers on hatches
+    digits = len(str(schedule.micro_batches - 1))
     for event in events:
         parts = event.item.parts
         for at, part in enumerate(parts):
-            place = event.rank + top + at * height / len(parts)
+            low, high = (event.rank + top + k * height / len(parts) for k in (at, at + 1))
             number, of = _chunk_on_rank(part, schedule)
             color, hatch = LOOKS[part.kind]
             face = _pale(color, number + faded, of + faded)
-            axes.add_patch(
-                Rectangle((event.start, place), event.end - event.start, height / len(parts), facecolor=face,
-                          hatch=hatch, edgecolor=_darker(face), linewidth=0)
-            )  # fmt: skip
-            axes.add_patch(
-                Rectangle((event.start, place), event.end - event.start, height / len(parts), facecolor="none",
-                          edgecolor="white", linewidth=0.7)
-            )  # fmt: skip
-            label, digits = str(part.micro_batch), len(str(schedule.micro_batches - 1))
+            boxes[face, hatch].append(_corners(event.start, event.end, low, high))
             wide = ((event.end - event.start) * inches * 72 - 1.5) / (0.7 * digits)  # points, for the longest label
-            size = min(8.5, 62 * row * height / len(parts), wide)
+            size = min(8.5, 62 * row * (high - low), wide)
             if size >= 5:
-                behind = {"facecolor": face, "edgecolor": "none", "pad": 0.6} if hatch else None
-                axes.text(
-                    (event.start + event.end) / 2, place + height / len(parts) / 2, label, ha="center",
-                    va="center_baseline", fontsize=size, color=INK, bbox=behind, clip_on=True,
-                )  # fmt: skip
+                x, y, label = (event.start + event.end) / 2, (low + high) / 2, str(part.micro_batch)
+                axes.text(x, y, label, ha="center", va="center_baseline", fontsize=size, color=INK, zorder=4)
+                across, up = 0.36 * size * len(label) / 72 / inches, 0.5 * size / 72 / row
+                plain[face] += [_corners(x - across, x + across, y - up, y + up)] if hatch else []
+    for (face, hatch), corners in boxes.items():
+        dark = _darker(face)
+        axes.add_collection(PolyCollection(corners, facecolor=face, edgecolor=dark, hatch=hatch, linewidth=0, zorder=2))
+        axes.add_collection(PolyCollection(corners, facecolor="none", edgecolor="white", linewidth=0.7, zorder=2.2))
+    for face, corners in plain.items():
+        axes.add_collection(PolyCollection(corners, facecolor=face, linewidth=0, zorder=2.4))
+
+
+def _corners(left: float, right: float, low: float, high: float) -> Corners:
+    return ((left, low), (right, low), (right, high), (left, high))
 
 
 def _chunk_on_rank(part: Action, schedule: Schedule) -> tuple[int, int]:
     """Which of its rank's chunks it works on, and how many those are."""
+    if schedule.chunks == schedule.ranks:
+        return 0, 1
     rank = schedule.placement[part.chunk]
     own = [chunk for chunk, at in schedule.placement.items() if at == rank]
     return own.index(part.chunk), len(own)
@@ -198,12 +216,12 @@ def _words(name: str, schedule: Schedule, timing: Timing) -> str:
     return f"{said}; most {unit}in flight by rank {held}; idle by rank {idle}."
 
 
-def _pale(color: str | tuple[float, ...], number: int, of: int) -> tuple[float, ...]:
+def _pale(color: str | Color, number: int, of: int) -> Color:
     """The colour of chunk `number` of `of`: the first is full."""
     white = 0.55 * number / max(1, of - 1)
     return tuple(c + (1 - c) * white for c in to_rgb(color))
 
 
-def _darker(color: str | tuple[float, ...]) -> tuple[float, ...]:
+def _darker(color: str | Color) -> Color:
     """For hatches: the same colour, visible on itself."""
     return tuple(0.72 * c for c in to_rgb(color))

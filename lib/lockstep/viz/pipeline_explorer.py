@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from lockstep.parallel.pipeline import Schedule
@@ -32,6 +33,11 @@ class PipelineExplorer:
             return str(error)
         return gantt(schedule, f"{name}, {stages} stages, {micro_batches} micro-batches")
 
+    @cached_property
+    def _shown(self) -> dict[str, str]:
+        """The first figure, drawn once for widget and stand-in."""
+        return self.figure(*self.first)._repr_mimebundle_()
+
     def widget(self) -> Any:
         """Menu and sliders above the figure; it is drawn again when one is let go."""
         import ipywidgets as w
@@ -43,21 +49,21 @@ class PipelineExplorer:
         cut = w.IntSlider(micro_batches, 1, self.most[1], description="micro-batches", **slider)
         picture = w.HTML()
 
-        def draw(_: object = None) -> None:
+        def draw(_: object) -> None:
             made = self.figure(menu.value, many.value, cut.value)
             picture.value = made if isinstance(made, str) else made._repr_html_()
 
         for control in (menu, many, cut):
             control.observe(draw, names="value")
-        draw()
+        picture.value = self._shown["text/html"]
         return w.VBox([w.HBox([menu, many, cut], layout={"flex_flow": "row wrap"}), picture])
 
     def __repr__(self) -> str:
-        return repr(self.figure(*self.first))
+        return self._shown["text/plain"]
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """The widget for front ends that show widgets, the first figure for all others."""
-        bundle = self.figure(*self.first)._repr_mimebundle_()
+        bundle = dict(self._shown)
         try:
             widget = self.widget()
         except ImportError:
