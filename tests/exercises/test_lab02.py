@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from newcomer_02 import FOUND
 from proof import verdict_on
 from torch.nn import functional as theirs
 
@@ -139,6 +140,15 @@ def test_other_right_answers_pass(exercise_id, fn):
 
 
 # What newcomers write.
+
+
+@pytest.mark.parametrize("exercise_id, fn, words", FOUND, ids=[f"{id}-{fn.__name__}-{w[0]}" for id, fn, w in FOUND])
+def test_what_the_newcomer_wrote_gets_its_cause(exercise_id, fn, words):
+    # Some of these passed, and the notebook broke much later; the others got no cause.
+    outcome = verdict_on(find(exercise_id), fn)
+    assert not outcome.passed
+    for word in words:
+        assert word in outcome.cause + outcome.seen, outcome.text
 
 
 def stacks_places_outside(x, weight, bias, stride, padding, dilation, groups):

@@ -11,7 +11,15 @@ import numpy as np
 import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
-from lockstep.exercises.lab02.parts import AUTOGRAD, by_first_part, counted, real_numbers, same_parts, wrong_shape
+from lockstep.exercises.lab02.parts import (
+    AUTOGRAD,
+    by_first_part,
+    counted,
+    loses_the_dtype,
+    real_numbers,
+    same_parts,
+    wrong_shape,
+)
 from lockstep.exercises.observe import Call
 
 
@@ -105,6 +113,10 @@ def one_for_each_pixel(grad, x, weight, eps):
     return dx, (grad * z).sum(0), grad.sum(0)
 
 
+def computes_in_float32(grad, x, weight, eps):
+    return tuple(one.float() for one in batch_norm_backward(grad, x, weight, eps))
+
+
 def norm_cases(rng: np.random.Generator) -> Iterator[Case]:
     for n, c, h, w, eps in ((2, 1, 1, 2, 0.5), (3, 2, 1, 1, 0.1), (2, 2, 2, 3, 1e-5), (4, 3, 3, 2, 0.25)):
         x, weight = real_numbers(rng, n, c, h, w) + 1, real_numbers(rng, c)
@@ -112,7 +124,7 @@ def norm_cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(name, (real_numbers(rng, n, c, h, w), x, weight, eps))
 
 
-JUDGE = same_parts("dx", "dweight", "dbias")
+JUDGE = same_parts("dx", "dweight", "dbias", given=("grad", "x", "weight"))
 
 BATCH_NORM = Exercise(
     id="02.5",
@@ -220,6 +232,7 @@ BATCH_NORM = Exercise(
                 "and columns.",
                 symptom=wrong_shape(1, lambda case, got, want: got.dim() > 1),
             ),
+            loses_the_dtype(computes_in_float32, "images and `grad`"),
         ),
     ),
 )

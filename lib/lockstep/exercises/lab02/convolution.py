@@ -1,6 +1,6 @@
 """02.2 `conv2d_forward`: convolution as one matrix product.
 
-Floor 4, room `exercises`.
+Floor 4, room `exercises`; mistakes in a slice are in `slices.py`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from lockstep.exercises.exercise import Case, Exercise, Mistake, Symptom
+from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.lab02.output_size import output_size
-from lockstep.exercises.lab02.parts import by_first_part, same_parts
+from lockstep.exercises.lab02.parts import by_first_part, fails_like, loses_the_dtype, same_parts
 from lockstep.exercises.lab02.shapes import convolutions
+from lockstep.exercises.lab02.slices import PADDING, forward_through, misses_pixels, slice_mistakes
 from lockstep.exercises.observe import Call, Observation
-
-STRIDE, PADDING = 3, 4  # places among the arguments
 
 
 def conv2d_forward(x, weight, bias, stride, padding, dilation, groups):
@@ -108,28 +107,17 @@ def pads_only_the_end(x, weight, bias, stride, padding, dilation, groups):
     return conv2d_forward(padded, weight, bias, stride, 0, dilation, groups)
 
 
-def _gathered(padded, weight, bias, p, q, stride, dilation, groups, stop):
-    """The right answer if `stop(begin, many)` says where a slice of `many` pixels ends."""
-    n, (o, i, r, s) = len(padded), weight.shape
+def pads_the_columns_only(x, weight, bias, stride, padding, dilation, groups):
+    p, q = (output_size(x.shape[a], weight.shape[a], stride, padding, dilation) for a in (2, 3))
+    padded = F.pad(x, (padding, padding))
+    n, (o, i, r, s) = len(x), weight.shape
     columns = [
-        padded[:, :, a : stop(a, p) : stride, b : stop(b, q) : stride]
+        padded[:, :, a : a + p * stride : stride, b : b + q * stride : stride]
         for a in range(0, r * dilation, dilation)
         for b in range(0, s * dilation, dilation)
     ]
     columns = torch.stack(columns, dim=2).reshape(n, groups, i * r * s, p * q)
     return (weight.reshape(groups, o // groups, i * r * s) @ columns).reshape(n, o, p, q) + bias.reshape(o, 1, 1)
-
-
-def pads_the_columns_only(x, weight, bias, stride, padding, dilation, groups):
-    p, q = (output_size(x.shape[a], weight.shape[a], stride, padding, dilation) for a in (2, 3))
-    padded = F.pad(x, (padding, padding))
-    return _gathered(padded, weight, bias, p, q, stride, dilation, groups, lambda begin, many: begin + many * stride)
-
-
-def ends_a_slice_too_early(x, weight, bias, stride, padding, dilation, groups):
-    p, q = (output_size(x.shape[a], weight.shape[a], stride, padding, dilation) for a in (2, 3))
-    padded = F.pad(x, [padding] * 4)
-    return _gathered(padded, weight, bias, p, q, stride, dilation, groups, lambda begin, many: begin + many)
 
 
 def ignores_the_stride(x, weight, bias, stride, padding, dilation, groups):
@@ -155,6 +143,19 @@ def deals_channels_out(x, weight, bias, stride, padding, dilation, groups):
     return conv2d_forward(dealt, weight, bias, stride, padding, dilation, groups)
 
 
+def deals_kernels_out(x, weight, bias, stride, padding, dilation, groups):
+    """Group g takes every groups-th kernel, and its outputs stand side by side."""
+    dealt = torch.cat([weight[g::groups] for g in range(groups)])
+    return conv2d_forward(x, dealt, bias, stride, padding, dilation, groups)
+
+
+def deals_kernels_out_and_back(x, weight, bias, stride, padding, dilation, groups):
+    """The same with each output at the place of its kernel."""
+    order = torch.cat([torch.arange(g, len(weight), groups) for g in range(groups)])
+    y = conv2d_forward(x, weight[order], bias[order], stride, padding, dilation, groups)
+    return y[:, order.argsort()]
+
+
 def orders_columns_by_place(x, weight, bias, stride, padding, dilation, groups):
     """Rows of the column matrix are (place, channel), the kernel's numbers (channel, place)."""
     o, i, r, s = weight.shape
@@ -168,30 +169,17 @@ def mixes_images_and_channels(x, weight, bias, stride, padding, dilation, groups
     return y.transpose(0, 1).reshape(y.shape)
 
 
+def mixes_images_and_channels_before_the_bias(x, weight, bias, stride, padding, dilation, groups):
+    y = conv2d_forward(x, weight, torch.zeros_like(bias), stride, padding, dilation, groups)
+    return y.transpose(0, 1).reshape(y.shape) + bias[:, None, None]
+
+
 def adds_the_bias_along_the_rows(x, weight, bias, stride, padding, dilation, groups):
     return conv2d_forward(x, weight, torch.zeros_like(bias), stride, padding, dilation, groups) + bias
 
 
-def loses_the_dtype(x, weight, bias, stride, padding, dilation, groups):
+def computes_in_float32(x, weight, bias, stride, padding, dilation, groups):
     return conv2d_forward(x, weight, bias, stride, padding, dilation, groups).float()
-
-
-def lost_precision(case: Case, seen: Observation, expected: Observation) -> bool:
-    """float32 comes back, or meets float64 on the way."""
-    if seen.error is not None:
-        return "dtype" in seen.error.message or "Double" in seen.error.message
-    return getattr(seen.value, "dtype", torch.float64) != torch.float64
-
-
-def misses_pixels(where: int) -> Symptom:
-    """A slice is too short on a case whose setting at `where` is not the usual one."""
-
-    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        told = "" if seen.error is None else seen.error.message
-        too_short = "is invalid for input of size" in told or "stack expects each tensor to be equal size" in told
-        return too_short and case.args[where] > (0 if where == PADDING else 1)
-
-    return symptom
 
 
 def fails_with_groups(case: Case, seen: Observation, expected: Observation) -> bool:
@@ -204,7 +192,7 @@ def convolution_cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(name, (x, weight, bias, *how))
 
 
-JUDGE = same_parts("y")
+JUDGE = same_parts("y", given=("x", "weight", "bias"))
 
 CONVOLUTION = Exercise(
     id="02.2",
@@ -279,6 +267,7 @@ CONVOLUTION = Exercise(
                 mixes_images_and_channels,
                 "The numbers are right, but stand in the wrong images: a product over all images at once has the axes "
                 "(O, N, P, Q), and `reshape` does not exchange axes. `transpose` does.",
+                symptom=fails_like(JUDGE, mixes_images_and_channels, mixes_images_and_channels_before_the_bias),
             ),
             Mistake(
                 "columns in another order than the kernel",
@@ -308,13 +297,7 @@ CONVOLUTION = Exercise(
                 "last axis: two numbers pad the columns alone, four the columns and the rows.",
                 symptom=misses_pixels(PADDING),
             ),
-            Mistake(
-                "ends a slice too early",
-                ends_a_slice_too_early,
-                "A slice of yours is too short here, where the stride is not 1 for the first time. p rows in steps of "
-                "`stride` end at p * stride, counted from where they begin.",
-                symptom=misses_pixels(STRIDE),
-            ),
+            *slice_mistakes(JUDGE, forward_through),
             Mistake(
                 "ignores the stride",
                 ignores_the_stride,
@@ -345,12 +328,13 @@ CONVOLUTION = Exercise(
                 "channels in 2 groups the first has channels 0 and 1.",
             ),
             Mistake(
-                "loses the dtype",
-                loses_the_dtype,
-                "The images are float64 and your result is not, or will not mix with it: a new tensor is float32 "
-                "unless you say otherwise. `x.new_zeros(...)` takes over the dtype of `x`.",
-                symptom=lost_precision,
+                "deals the kernels out",
+                deals_kernels_out,
+                "Your group g takes every groups-th kernel. The kernels of a group stand side by side: with 6 kernels "
+                "in 2 groups the first three read the first half of the channels.",
+                symptom=fails_like(JUDGE, deals_kernels_out, deals_kernels_out_and_back),
             ),
+            loses_the_dtype(computes_in_float32, "images"),
         ),
     ),
 )

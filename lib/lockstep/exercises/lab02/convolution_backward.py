@@ -80,7 +80,7 @@ def conv2d_backward_stub(grad, x, weight, stride, padding, dilation, groups):
 
 
 NAMES = ("dx", "dweight", "dbias")
-same = same_parts(*NAMES)
+same = same_parts(*NAMES, given=("grad", "x", "weight"))
 
 
 def as_a_change_of_the_sum(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -92,10 +92,11 @@ def as_a_change_of_the_sum(case: Case, seen: Observation, expected: Observation)
     want = expected.value[NAMES.index(name)]
     if not isinstance(got, torch.Tensor) or got.shape != want.shape or got.dtype != want.dtype:
         return found
-    place = tuple((got != want).nonzero()[0].tolist())
+    wrong = ~torch.isclose(got, want, rtol=1e-9, atol=1e-9)
+    place = tuple(wrong.nonzero()[0].tolist())
     told = (
         f"Add 1 to {name[1:]}{list(place)}, and sum(grad * y) changes by {short(want[place].item())}; your {name} says "
-        f"{short(got[place].item())} ({int((got != want).sum())} of {want.numel()} elements of {name} differ)."
+        f"{short(got[place].item())} ({int(wrong.sum())} of {want.numel()} elements of {name} differ)."
     )
     return Finding(told, found.expected, found.got, found.evidence)
 
@@ -153,5 +154,5 @@ CONVOLUTION_BACKWARD = Exercise(
             "with its last two axes exchanged, summed over the images; dbias = grad.sum((0, 2, 3))."
         ),
     ),
-    mistakes=by_first_part(as_a_change_of_the_sum, convolution_slips.mistakes(conv2d_backward)),
+    mistakes=by_first_part(as_a_change_of_the_sum, convolution_slips.mistakes(conv2d_backward, as_a_change_of_the_sum)),
 )

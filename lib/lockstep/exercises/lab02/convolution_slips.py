@@ -12,12 +12,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lockstep.exercises.exercise import Case, Mistake
-from lockstep.exercises.lab02.parts import wrong_shape
+from lockstep.exercises.judge import Judge
+from lockstep.exercises.lab02.parts import fails_like, loses_the_dtype, wrong_shape
+from lockstep.exercises.lab02.slices import backward_through, slice_mistakes
+from lockstep.exercises.observe import Observation
 
 Backward = Callable[..., tuple[Tensor, Tensor, Tensor]]
 
 
-def mistakes(right: Backward) -> tuple[Mistake, ...]:
+def mistakes(right: Backward, judge: Judge) -> tuple[Mistake, ...]:
     """The mistakes, made from the right solution."""
 
     def keeps_the_frame(grad, x, weight, stride, padding, dilation, groups):
@@ -91,6 +94,37 @@ def mistakes(right: Backward) -> tuple[Mistake, ...]:
 
     def multiplies_over_all_channels(grad, x, weight, stride, padding, dilation, groups):
         return right(grad, x, weight, stride, padding, dilation, 1)
+
+    def deals_kernels_out(grad, x, weight, stride, padding, dilation, groups):
+        order = torch.cat([torch.arange(g, len(weight), groups) for g in range(groups)])
+        dx, dweight, dbias = right(grad[:, order], x, weight[order], stride, padding, dilation, groups)
+        return dx, dweight[order.argsort()], dbias
+
+    def deals_the_weight_out(grad, x, weight, stride, padding, dilation, groups):
+        order = torch.cat([torch.arange(g, len(weight), groups) for g in range(groups)])
+        dx, dweight, dbias = right(grad, x, weight[order], stride, padding, dilation, groups)
+        return dx, dweight[order.argsort()], dbias
+
+    def one_weight_for_each_image(grad, x, weight, stride, padding, dilation, groups):
+        dx, dweight, dbias = right(grad, x, weight, stride, padding, dilation, groups)
+        pairs = zip(grad.split(1), x.split(1), strict=True)
+        each = [right(*one, weight, stride, padding, dilation, groups)[1] for one in pairs]
+        return dx, torch.stack(each).reshape(weight.shape), dbias
+
+    def dx_with_places_outside(grad, x, weight, stride, padding, dilation, groups):
+        o, i, r, s = weight.shape
+        mixed = weight.reshape(groups, o // groups, i * r * s).transpose(0, 1).reshape(o // groups, r * s, groups * i)
+        mixed = mixed.permute(0, 2, 1).reshape(o // groups, groups, i, r, s).transpose(0, 1).reshape(o, i, r, s)
+        _, dweight, dbias = right(grad, x, weight, stride, padding, dilation, groups)
+        return right(grad, x, mixed, stride, padding, dilation, groups)[0], dweight, dbias
+
+    def dweight_with_places_outside(grad, x, weight, stride, padding, dilation, groups):
+        o, i, r, s = weight.shape
+        dx, dweight, dbias = right(grad, x, weight, stride, padding, dilation, groups)
+        return dx, dweight.flatten(2).transpose(1, 2).reshape(o, i, r, s), dbias
+
+    def computes_in_float32(grad, x, weight, stride, padding, dilation, groups):
+        return tuple(one.float() for one in right(grad, x, weight, stride, padding, dilation, groups))
 
     def in_another_order(grad, x, weight, stride, padding, dilation, groups):
         dx, dweight, dbias = right(grad, x, weight, stride, padding, dilation, groups)
@@ -202,7 +236,41 @@ def mistakes(right: Backward) -> tuple[Mistake, ...]:
                 seen.error is not None and seen.error.type == "RuntimeError" and case.args[-1] > 1
             ),
         ),
+        Mistake(
+            "deals the kernels out",
+            deals_kernels_out,
+            "Your group g takes every groups-th kernel. The kernels of a group stand side by side, in `weight` and "
+            "in `grad`.",
+            symptom=fails_like(judge, deals_kernels_out, deals_the_weight_out),
+        ),
+        Mistake(
+            "a weight for each image",
+            one_weight_for_each_image,
+            "Your dweight has one gradient for each image. All images met the same weights, and each adds its part: "
+            "sum over the first axis.",
+            symptom=_one_for_each_image,
+        ),
+        Mistake(
+            "channels and places of the kernel mixed up",
+            dx_with_places_outside,
+            "The rows of your matrix have the place in the kernel outside and the channel inside, or you read them so. "
+            "The kernel has it the other way round, (I, R, S): the first axis to split off is that of the channels.",
+            symptom=fails_like(judge, dx_with_places_outside, dweight_with_places_outside),
+        ),
+        *slice_mistakes(judge, backward_through),
+        loses_the_dtype(computes_in_float32, "images and `grad`"),
     )
+
+
+def _one_for_each_image(case: Case, seen: Observation, expected: Observation) -> bool:
+    """dweight has N times as many numbers as it should, or they did not fit into its shape."""
+    images, weight = len(case.args[1]), case.args[2]
+    if seen.error is not None:
+        return images > 1 and f"is invalid for input of size {images * weight.numel()}" in seen.error.message
+    more = wrong_shape(
+        1, lambda case, got, want: got.shape[1:] == want.shape or images > 1 and got.numel() == images * want.numel()
+    )
+    return more(case, seen, expected)
 
 
 def _with_a_frame(case: Case, got: Tensor, want: Tensor) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
-from lockstep.exercises.lab02.parts import AUTOGRAD, by_first_part, counted, real_numbers, same_parts
+from lockstep.exercises.lab02.parts import AUTOGRAD, by_first_part, counted, loses_the_dtype, real_numbers, same_parts
 from lockstep.exercises.observe import Call, Observation
 
 
@@ -122,6 +122,10 @@ def a_loss_for_each_image(logits, labels):
     return torch.stack(losses), softmax_cross_entropy(logits, labels)[1]
 
 
+def computes_in_float32(logits, labels):
+    return tuple(one.float() for one in softmax_cross_entropy(logits, labels))
+
+
 def shows_not_a_number(case: Case, seen: Observation, expected: Observation) -> bool:
     """NaN among what comes back."""
     parts = seen.value if isinstance(seen.value, (tuple, list)) else (seen.value,)
@@ -145,7 +149,8 @@ def loss_cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("2 images, one with logits near 1000, one near -1000", (apart, torch.tensor([1, 0])))
 
 
-JUDGE = same_parts("loss", "gradient")
+# float32 is enough for a loss: nothing takes differences of it.
+JUDGE = same_parts("loss", "gradient", given=("logits", "labels"), rtol=1e-7)
 
 CROSS_ENTROPY = Exercise(
     id="02.6",
@@ -240,13 +245,13 @@ CROSS_ENTROPY = Exercise(
                 "Your gradient is the softmax alone and pushes all logits down. The label's own has 1 taken off.",
             ),
             Mistake(
-                "the wrong sign",
+                "the gradient has the wrong sign",
                 has_the_wrong_sign,
                 "Your gradient points downhill. A gradient points to where the loss grows: positive for wrong classes, "
                 "negative for the label. The optimizer turns it round.",
             ),
             Mistake(
-                "forgets the minus",
+                "the loss has the wrong sign",
                 forgets_the_minus,
                 "The logarithm of a probability is negative, and a loss is not: the minus sign is missing.",
             ),
@@ -266,6 +271,7 @@ CROSS_ENTROPY = Exercise(
                 a_loss_for_each_image,
                 "Your loss has one number for each image. One number for the batch is asked for: their mean.",
             ),
+            loses_the_dtype(computes_in_float32, "logits"),
         ),
     ),
 )

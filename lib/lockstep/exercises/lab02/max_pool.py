@@ -12,7 +12,7 @@ import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.lab02.output_size import output_size
-from lockstep.exercises.lab02.parts import AUTOGRAD, by_first_part, counted, same_parts, whole_numbers
+from lockstep.exercises.lab02.parts import AUTOGRAD, by_first_part, counted, loses_the_dtype, same_parts, whole_numbers
 from lockstep.exercises.observe import Call
 
 
@@ -116,6 +116,10 @@ def forgets_where_the_window_is(grad, x, kernel, stride):
     return dx.view_as(x)
 
 
+def computes_in_float32(grad, x, kernel, stride):
+    return max_pool_backward(grad, x, kernel, stride).float()
+
+
 def pooling_cases(rng: np.random.Generator) -> Iterator[Case]:
     settings = (
         (1, 1, 4, 4, 2, 2),
@@ -137,7 +141,7 @@ def pooling_cases(rng: np.random.Generator) -> Iterator[Case]:
         )
 
 
-JUDGE = same_parts("dx")
+JUDGE = same_parts("dx", given=("grad", "x"))
 
 MAX_POOL = Exercise(
     id="02.4",
@@ -244,6 +248,7 @@ MAX_POOL = Exercise(
                 "You use the place *within the window* as if it were a place in the image, so all gradients end up in "
                 "the top rows. Add where the window begins.",
             ),
+            loses_the_dtype(computes_in_float32, "images and `grad`"),
         ),
     ),
 )

@@ -9,10 +9,12 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake, Symptom
-from lockstep.exercises.judge import same_value
+from lockstep.exercises.judge import Finding, same_value
 from lockstep.exercises.observe import Call, Observation
+from lockstep.exercises.plain import short
 
 
 def output_size(size, kernel, stride, padding, dilation):
@@ -70,6 +72,11 @@ def does_not_round(size, kernel, stride, padding, dilation):
     return max(0, room / stride + 1)
 
 
+def cuts_towards_zero(size, kernel, stride, padding, dilation):
+    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    return max(0, int(room / stride) + 1)
+
+
 def divides_before_it_subtracts(size, kernel, stride, padding, dilation):
     return max(0, (size + 2 * padding) // stride - dilation * (kernel - 1))
 
@@ -96,6 +103,28 @@ def gives(formula: Callable[..., float]) -> Symptom:
     return symptom
 
 
+def is_a_float(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A float, also one that is whole, also NumPy's or torch's."""
+    return seen.error is None and (isinstance(seen.value, float) or _kind_of_number(seen.value) == "f")
+
+
+def _kind_of_number(value: object) -> str:
+    """ "i" or "f" for an array or tensor that holds whole numbers or floats; "" for anything else."""
+    return np.asarray(value).dtype.kind if isinstance(value, (np.ndarray, torch.Tensor)) else ""
+
+
+def same_whole_number(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """The right number, and an int: a shape that holds 3.0 is an error in the exercises that follow."""
+    found = equal(case, seen, expected)
+    if found is not None or not is_a_float(case, seen, expected):
+        return found
+    told = "The number is right, but it is a float, and a shape takes whole numbers only."
+    return Finding(told, short(expected.value), short(seen.value), ("float",))
+
+
+equal = same_value()
+
+
 def is_negative(case: Case, seen: Observation, expected: Observation) -> bool:
     """Fewer windows than none."""
     return seen.error is None and isinstance(seen.value, (int, float)) and seen.value < 0
@@ -104,9 +133,10 @@ def is_negative(case: Case, seen: Observation, expected: Observation) -> bool:
 def size_cases(rng: np.random.Generator) -> Iterator[Case]:
     drawn = [int(rng.integers(40, 90)), int(rng.integers(100, 230))]
     settings = (
-        (5, 5, 1, 0, 1), (5, 3, 1, 0, 1), (9, 3, 2, 0, 1), (7, 3, 1, 1, 1), (8, 3, 2, 0, 1), (12, 2, 4, 1, 1),
+        (5, 5, 1, 0, 1), (5, 3, 1, 0, 1), (9, 3, 2, 0, 1), (7, 3, 1, 1, 1), (8, 3, 2, 0, 1), (10, 3, 4, 0, 1),
+        (12, 2, 4, 1, 1),
         (10, 3, 1, 0, 2), (13, 4, 3, 2, 3), (drawn[0], 5, 3, 1, 2), (drawn[1], 11, 4, 2, 1), (4, 1, 3, 0, 2),
-        (3, 7, 1, 1, 1), (3, 9, 2, 1, 1), (6, 4, 1, 0, 3),
+        (3, 7, 1, 1, 1), (3, 9, 2, 1, 1), (6, 4, 1, 0, 3), (4, 5, 2, 0, 1), (6, 3, 4, 1, 4),
     )  # fmt: skip
     for size, kernel, stride, padding, dilation in settings:
         name = f"{size} pixels, kernel {kernel}, stride {stride}, padding {padding}, dilation {dilation}"
@@ -127,7 +157,7 @@ OUTPUT_SIZE = Exercise(
     stub=output_size_stub,
     cases=size_cases,
     observe=Call(),
-    judge=same_value(),
+    judge=same_whole_number,
     hints=(
         "How many pixels does a window cover from its first to its last one? With dilation 2 and a kernel of 3: five.",
         (
@@ -140,6 +170,13 @@ OUTPUT_SIZE = Exercise(
         ),
     ),
     mistakes=(
+        Mistake(
+            "does not round",
+            does_not_round,
+            "There is no half window, and `/` gives a float even where it comes out even. `//` between whole numbers "
+            "rounds down and stays whole.",
+            symptom=is_a_float,
+        ),
         Mistake(
             "forgets the first window",
             forgets_the_first_window,
@@ -172,10 +209,10 @@ OUTPUT_SIZE = Exercise(
             symptom=gives(rounds_up),
         ),
         Mistake(
-            "does not round",
-            does_not_round,
-            "There is no half window, and `/` gives a float even where it comes out even. Use `//`, which rounds down.",
-            symptom=lambda case, seen, expected: seen.error is None and isinstance(seen.value, float),
+            "cuts towards zero",
+            cuts_towards_zero,
+            "`int` cuts off towards zero. Where the window is larger than the padded image, the division gives a "
+            "number between -1 and 0, and that has to become -1. `//` rounds down.",
         ),
         Mistake(
             "divides before it subtracts",

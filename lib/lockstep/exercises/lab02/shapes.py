@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from lockstep.exercises.lab02.output_size import output_size
-from lockstep.exercises.lab02.parts import counted, whole_numbers
+from lockstep.exercises.lab02.parts import counted, real_numbers, whole_numbers
 
 # images, channels, rows, columns; kernels, rows, columns of each; stride, padding, dilation, groups
 SETTINGS = (
@@ -26,16 +26,20 @@ SETTINGS = (
     (1, 3, 5, 4, 3, 3, 3, 2, 1, 1, 3),
     (2, 6, 7, 8, 4, 2, 3, 2, 1, 2, 2),
 )
+WITH_DECIMALS = (2, 2, 5, 4, 3, 3, 3, 1, 1, 1, 1)  # float32 holds the small whole numbers of the others exactly
 
 
 def convolutions(rng: np.random.Generator) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor, tuple[int, ...]]]:
     """name, x, weight, bias, a gradient of the output, (stride, padding, dilation, groups); smallest first."""
-    for n, c, h, w, o, r, s, stride, padding, dilation, groups in SETTINGS:
+    for setting in (*SETTINGS, WITH_DECIMALS):
+        n, c, h, w, o, r, s, stride, padding, dilation, groups = setting
+        draw = real_numbers if setting is WITH_DECIMALS else whole_numbers
         name = f"{counted(n, 'image')} {c}x{h}x{w}, {counted(o, 'kernel')} {c // groups}x{r}x{s}"
         named = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
         name += "".join(f", {what} {value}" for what, (value, usual) in named.items() if value != usual)
+        name += ", numbers with decimals" if setting is WITH_DECIMALS else ""
         p, q = (output_size(size, kernel, stride, padding, dilation) for size, kernel in ((h, r), (w, s)))
         yield (
-            name, whole_numbers(rng, n, c, h, w), whole_numbers(rng, o, c // groups, r, s),
-            whole_numbers(rng, o, most=9), whole_numbers(rng, n, o, p, q), (stride, padding, dilation, groups),
+            name, draw(rng, n, c, h, w), draw(rng, o, c // groups, r, s),
+            whole_numbers(rng, o, most=9), draw(rng, n, o, p, q), (stride, padding, dilation, groups),
         )  # fmt: skip

@@ -22,18 +22,27 @@ def max_pool2d(
     windows = _pooling(kernel, stride, padding, dilation)
     (p, q), (height, width) = windows.output(x_NCHW), x_NCHW.shape[2:]
     padded = windows.padded(x_NCHW, float("-inf"))
-    y = x_NCHW.new_full((*x_NCHW.shape[:2], p, q), float("-inf"))
-    where = torch.full_like(y, -1, dtype=torch.int64)
-    for rows, columns in windows.places(p, q):
-        value = padded[:, :, rows, columns]
-        row = torch.arange(rows.start, rows.stop, rows.step, device=y.device).view(-1, 1) - windows.padding[0]
-        column = torch.arange(columns.start, columns.stop, columns.step, device=y.device) - windows.padding[1]
-        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        better = ((value > y) | value.isnan() | (where < 0)) & inside
-        y, where = torch.where(better, value, y), torch.where(better, row * width + column, where)
-    if bool((where < 0).any()):
+    y, place = torch.stack([padded[:, :, rows, columns] for rows, columns in windows.places(p, q)]).max(dim=0)
+    index, inside = _pixels(windows, p, q, height, width, x_NCHW.device)
+    if not bool(inside.any(dim=0).all()):
         raise ValueError("a window holds nothing but padding; use less padding or less dilation")
-    return y, where
+    if windows.padding != (0, 0):  # where all pixels are -inf, the padding is no larger and does not count
+        place = torch.where(y == float("-inf"), inside.to(torch.int8).argmax(dim=0), place)
+    return y, (index[:, 0, 0] - index[0, 0, 0])[place] + index[0]
+
+
+def _pixels(windows: Windows, p: int, q: int, height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(R S, P, Q) twice: the index of the pixel that each place of each window meets, and whether it is in the image.
+
+    From one place to the next the index grows alike in all windows.
+    """
+    index, inside = [], []
+    for rows, columns in windows.places(p, q):
+        row = torch.arange(rows.start, rows.stop, rows.step, device=device).view(-1, 1) - windows.padding[0]
+        column = torch.arange(columns.start, columns.stop, columns.step, device=device) - windows.padding[1]
+        index.append(row * width + column)
+        inside.append((row >= 0) & (row < height) & (column >= 0) & (column < width))
+    return torch.stack(index), torch.stack(inside)
 
 
 def max_pool2d_backward(grad_NCPQ: Tensor, where_NCPQ: Tensor, height: int, width: int) -> Tensor:
