@@ -172,3 +172,12 @@ class TestLimits:
     def test_bytes_need_a_link(self, small):
         with pytest.raises(ValueError, match="5 bytes need a link"):
             step_time(small[1], TOY, network_bytes=5)
+
+
+def test_stages_together_count_what_the_whole_counts():
+    # Story: every stage was profiled as if its input were images, so backward of all but the first was half too cheap.
+    layers = [nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Conv2d(5, 4, 3, groups=1), nn.Flatten(), nn.Linear(64, 7)]
+    whole = profile(nn.Sequential(*layers), (3, 8, 8), 2)
+    parts = profile_stages(layers, (3, 8, 8), 2)
+    assert sum(part.macs for part in parts) == whole.macs
+    assert sum(part.backward_macs for part in parts) == whole.backward_macs

@@ -34,7 +34,7 @@ def profile_stages(
     profiles: list[Profile] = []
     for stage in stages:
         size = profiles[-1].output_shape[1:] if profiles else input_size
-        profiles.append(profile(stage, size, batch, dtype))
+        profiles.append(profile(stage, size, batch, dtype, input_gradient=bool(profiles)))
     return profiles
 
 

@@ -113,19 +113,27 @@ class Profile:
         }
 
 
-def profile(model: nn.Module, input_size: Sequence[int], batch: int = 1, dtype: torch.dtype = torch.float32) -> Profile:
+def profile(
+    model: nn.Module,
+    input_size: Sequence[int],
+    batch: int = 1,
+    dtype: torch.dtype = torch.float32,
+    *,
+    input_gradient: bool = False,
+) -> Profile:
     """Account for one training step of `model` on `batch` inputs of `input_size`, which is (C, H, W) for images.
 
     The model is not touched: a copy without numbers runs, in the mode (training or evaluation) that the model is in,
-    with floating-point tensors of `dtype`. Takes no memory and well under a second for a usual network.
+    with floating-point tensors of `dtype`. input_gradient: backward goes on into the input, as for a stage behind
+    others; images need none. Takes no memory and well under a second for a usual network.
     Raises ValueError with the layer's name when a layer cannot take its input, when it needs real numbers, or when it
     makes an operation that is not known here: nothing is counted as zero in silence. Also for bad sizes.
     """
     shape = check_input(input_size, batch)
     try:
-        counted = _counted(model, shape, dtype, as_on_cpu=False)
+        counted = _counted(model, shape, dtype, input_gradient, as_on_cpu=False)
     except UnfusedAttention:
-        counted = _counted(model, shape, dtype, as_on_cpu=True)
+        counted = _counted(model, shape, dtype, input_gradient, as_on_cpu=True)
     parameters = list(counted.model.parameters())
     return Profile(
         type(model).__name__,
@@ -139,11 +147,13 @@ def profile(model: nn.Module, input_size: Sequence[int], batch: int = 1, dtype: 
     )
 
 
-def _counted(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, as_on_cpu: bool) -> Accountant:
+def _counted(
+    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, input_gradient: bool, as_on_cpu: bool
+) -> Accountant:
     with shapes_only(as_on_cpu):
         accountant = Accountant(stand_in(model, dtype))
         try:
-            accountant.run(torch.empty(shape, dtype=dtype))
+            accountant.run(torch.empty(shape, dtype=dtype, requires_grad=input_gradient))
         except UnknownOperation as error:
             raise ValueError(
                 f"{accountant.here} calls the operation {error}, and how many multiply-adds that makes is not known "
