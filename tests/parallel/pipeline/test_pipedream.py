@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from lockstep.parallel.pipeline import InvalidSchedule, Pipeline, Schedule, one_f_one_b, pipedream
 from lockstep.world import launch, simulate
 
-MICRO_BATCHES, STEPS = 7, 2
+MICRO_BATCHES, STEPS = 6, 2
 
 
 def stages(p):
@@ -103,17 +103,11 @@ def train_both(comm):
     return [train(comm, pipedream(comm.size, MICRO_BATCHES, vertical_sync)) for vertical_sync in (False, True)]
 
 
-@pytest.mark.parametrize("p", [2, 3])
-def test_processes_equal_a_sequential_delayed_run(p):
-    values = launch(train_both, p).values
+@pytest.mark.parametrize("world, p", [(launch, 3), (simulate, 2), (simulate, 4)])
+def test_ranks_equal_a_sequential_delayed_run(world, p):
+    values = world(train_both, p, timeout=60).values
     for number, vertical_sync in enumerate((False, True)):
         judge([value[number] for value in values], p, vertical_sync)
-
-
-def test_simulated_ranks_equal_a_sequential_delayed_run():
-    values = simulate(train_both, 4, timeout=60).values
-    for number, vertical_sync in enumerate((False, True)):
-        judge([value[number] for value in values], 4, vertical_sync)
 
 
 def test_without_staleness_it_is_plain_training():

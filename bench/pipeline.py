@@ -1,0 +1,184 @@
+"""A pipeline step beside torch.distributed.pipelining, and the simulator's prediction beside what was measured.
+
+    python bench/pipeline.py                   two stages of one thread each, four micro-batches
+    python bench/pipeline.py --pairs 400       more pairs, narrower intervals
+    python bench/pipeline.py --seeds 5         the predictions, measured five times
+
+Both have the same two stages in the same two processes and take steps in turn, in random order: forward and backward of
+one batch, no optimizer. The ratio of a pair is ours by torch's, of the slower rank; printed are the median with its
+95 % interval (bootstrap over pairs), and torch's against torch's in the same run, which says what the machine alone
+does. "At most 1.00 x" holds when the upper end is below 1.03.
+
+Predictions: each schedule's chunks are calibrated by the median span of each kind of action in every other step, then
+the schedule is simulated, and its idle share (of both ranks, in the makespan) set beside the median of the steps between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.nn import functional as F
+
+from lockstep.comm import Communicator
+from lockstep.parallel.pipeline import Pipeline, Schedule, gpipe, interleaved, one_f_one_b, zbv, zero_bubble
+from lockstep.parallel.pipeline.schedule import NAMES
+from lockstep.trace import Span, Trace
+from lockstep.world import launch
+
+RANKS, MICRO_BATCHES, IMAGES, BLOCKS = 2, 4, 32, 8
+
+
+def stages(chunks: int) -> list[nn.Module]:
+    """A CNN of eight equal blocks for 3x16x16 images in `chunks` parts; the first has a stem besides, the last a head."""
+    torch.manual_seed(0)
+    blocks = [
+        nn.Sequential(nn.Conv2d(24, 24, 3, padding=1, bias=False), nn.BatchNorm2d(24), nn.ReLU()) for _ in range(BLOCKS)
+    ]
+    blocks[0] = nn.Sequential(nn.Conv2d(3, 24, 1), *blocks[0])
+    blocks[-1] = nn.Sequential(*blocks[-1], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10))
+    many = BLOCKS // chunks
+    return [nn.Sequential(*blocks[c * many : (c + 1) * many]) for c in range(chunks)]
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(IMAGES, 3, 16, 16, generator=generator), torch.randint(10, (IMAGES,), generator=generator)
+
+
+OURS: dict[str, Callable[[int, int], Schedule]] = {
+    "GPipe": gpipe,
+    "1F1B": one_f_one_b,
+    "interleaved": interleaved,
+    "interleaved by 4": lambda p, m: interleaved(p, m, 4),
+    "zero bubble": zero_bubble,
+    "ZB-V": zbv,
+}
+TORCH = {"GPipe": ScheduleGPipe, "1F1B": Schedule1F1B}
+
+
+def pipelines(comm: Communicator) -> dict[str, Pipeline]:
+    """Ours by name."""
+    schedules = {name: make(RANKS, MICRO_BATCHES) for name, make in OURS.items()}
+    return {name: Pipeline(stages(each.chunks), comm, each, F.cross_entropy) for name, each in schedules.items()}
+
+
+def steppers(comm: Communicator) -> dict[str, Callable[[], object]]:
+    """By name, what takes one step on this rank."""
+    images, labels = batch()
+    found: dict[str, Callable[[], object]] = {}
+    for name, pipeline in pipelines(comm).items():
+        found[f"our {name}"] = lambda pipeline=pipeline: pipeline.step(images, labels)
+    for name, kind in [*TORCH.items(), ("1F1B again", Schedule1F1B)]:
+        stage = PipelineStage(stages(RANKS)[comm.rank], comm.rank, RANKS, torch.device("cpu"))
+        schedule = kind(stage, MICRO_BATCHES, loss_fn=F.cross_entropy)
+        if comm.rank == 0:
+            found[f"torch {name}"] = lambda schedule=schedule: schedule.step(images)
+        else:
+            found[f"torch {name}"] = lambda schedule=schedule: schedule.step(target=labels, losses=[])
+    return found
+
+
+def steps_in_turn(comm: Communicator, pairs: int) -> dict[str, list[float]]:
+    """Seconds of this rank's steps, by name, in the same order of rounds."""
+    todo, taken, order = steppers(comm), defaultdict(list), random.Random(0)
+    for turn in range(-5, pairs):
+        for name in order.sample(list(todo), len(todo)):
+            comm.barrier()
+            begun = time.perf_counter()
+            todo[name]()
+            if turn >= 0:
+                taken[name].append(time.perf_counter() - begun)
+    return dict(taken)
+
+
+def marked_steps(comm: Communicator, rounds: int) -> list[tuple[str, float]]:
+    """(schedule, when its step began) of every step; the spans are in the run's trace."""
+    images, labels = batch()
+    ours, marks, order = pipelines(comm), [], random.Random(1)
+    for _ in range(rounds):
+        for name in order.sample(list(ours), len(ours)):
+            comm.barrier()
+            marks.append((name, comm.now()))
+            ours[name].step(images, labels)
+    return marks
+
+
+def predictions(rounds: int) -> list[tuple[str, float, float]]:
+    """(schedule, predicted idle share, measured idle share) from one run."""
+    run = launch(marked_steps, RANKS, rounds, timeout=3600)
+    steps = _steps(run.trace, run.values[0])[3 * len(OURS) :]  # the first ones warm up
+    found = []
+    for name, make in OURS.items():
+        schedule = make(RANKS, MICRO_BATCHES)
+        own = [spans for other, spans in steps if other == name]
+        calibration, judged = own[::2], own[1::2]
+        timing = schedule.simulate(*_costs(schedule, calibration).values())
+        found.append((name, sum(timing.bubble) / RANKS, median(map(_idle, judged))))
+    return found
+
+
+def _costs(schedule: Schedule, steps: list[list[Span]]) -> dict[str, list[float]]:
+    """Median seconds of each kind of action on each chunk: the spans of a rank come in the order of its actions."""
+    seconds: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for spans in steps:
+        for rank in range(RANKS):
+            for part, span in zip(schedule.parts(rank), [span for span in spans if span.rank == rank], strict=True):
+                seconds[part.kind, part.chunk].append(span.seconds)
+    return {kind: [median(seconds.get((kind, c), [0.0])) for c in range(schedule.chunks)] for kind in "FBIW"}
+
+
+def _steps(trace: Trace, marks: list[tuple[str, float]]) -> list[tuple[str, list[Span]]]:
+    """The computing spans of each step."""
+    spans = [span for span in trace.spans if span.kind == "compute" and span.name in NAMES.values()]
+    ends = [begun for _, begun in marks[1:]] + [float("inf")]
+    return [
+        (name, [span for span in spans if begun <= span.start < end])
+        for (name, begun), end in zip(marks, ends, strict=True)
+    ]
+
+
+def _idle(spans: list[Span]) -> float:
+    makespan = max(span.end for span in spans) - min(span.start for span in spans)
+    return 1 - sum(span.seconds for span in spans) / (RANKS * makespan)
+
+
+def interval(ratios: np.ndarray, draws: int = 4000) -> str:
+    """The median and its 95 % interval, by resampling pairs."""
+    picked = np.random.default_rng(0).choice(ratios, (draws, len(ratios)))
+    low, high = np.quantile(np.median(picked, axis=1), [0.025, 0.975])
+    return f"{np.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=1)
+    options = parser.parse_args()
+    print(f"{RANKS} ranks, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
+    ranks = launch(steps_in_turn, RANKS, options.pairs, timeout=3600).values
+    slower = {name: np.maximum(*(np.array(rank[name]) for rank in ranks)) for name in ranks[0]}
+    for name, seconds in slower.items():
+        print(f"{name:<22}{np.median(seconds) * 1e3:>9.2f} ms")
+    for name in (*(f"our {name}" for name in OURS), "torch 1F1B again"):
+        other = "torch GPipe" if name == "our GPipe" else "torch 1F1B"
+        print(f"{name:>22} / {other:<14}{interval(slower[name] / slower[other])}", flush=True)
+    for seed in range(options.seeds):
+        for name, predicted, measured in predictions(max(20, options.pairs // 4)):
+            print(
+                f"run {seed}: {name:<17} idle predicted {predicted:.3f}, measured {measured:.3f}, "
+                f"difference {measured - predicted:+.3f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
