@@ -83,6 +83,26 @@ class TestGPipe:
 
 
 class TestOneFOneB:
+    def test_other_forms_of_known_mistakes_get_their_names(self):
+        # Both got no cause: one misses backwards in another way, the other fails before it returns.
+        def no_cool_down(p, m):
+            rows = [[f"{r}F{i}" for i in range(min(p - r, m))] for r in range(p)]
+            return [
+                row + [f"{r}{kind}{i + len(row) * (kind == 'F')}" for i in range(m - len(row)) for kind in "BF"]
+                for r, row in enumerate(rows)
+            ]
+
+        def beyond(p, m):
+            return [
+                [Action("F", r, i) for i in range(p - 1 - r)]
+                + [Action(k, r, i + (p - 1 - r) * (k == "F")) for i in range(m - p + 1 + r) for k in "FB"]
+                + [Action("B", r, i) for i in range(m - p + 1 + r, m)]
+                for r in range(p)
+            ]
+
+        assert verdict("07.3", no_cool_down)[1] == "no cool-down"
+        assert verdict("07.3", beyond)[1] == "warm-up longer than there are micro-batches"
+
     def test_another_order_of_micro_batches_is_right(self):
         reference = find("07.3").reference
 

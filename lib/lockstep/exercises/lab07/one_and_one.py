@@ -9,6 +9,7 @@ from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.lab07.rows import each_on_its_rank, holds_at_most, schedule_that, takes_at_most, written
 from lockstep.exercises.lab07.staircase import full, gpipe, sizes
 from lockstep.exercises.observe import Call, Observation
+from lockstep.exercises.symptoms import says
 from lockstep.parallel.pipeline import Action
 
 
@@ -131,6 +132,17 @@ def the_newest_back_first(stages, micro_batches):
     return rows
 
 
+def both_of_one_micro_batch(stages, micro_batches):
+    rows = []
+    for r in range(stages):
+        warm_up = min(micro_batches, stages - 1 - r)
+        row = [Action("F", r, i) for i in range(warm_up)]
+        for i in range(warm_up, micro_batches):
+            row += [Action("F", r, i), Action("B", r, i)]
+        rows.append(row + [Action("B", r, i) for i in range(warm_up)])
+    return rows
+
+
 def warm_up_beyond_m(stages, micro_batches):
     rows = []
     for r in range(stages):
@@ -149,14 +161,12 @@ def held_by_1f1b(case: Case) -> list[int]:
     return [min(micro_batches, stages - r) for r in range(stages)]
 
 
-def finds(what: str):
-    """The symptom of the judge's finding of this kind: "in flight", "makespan" or "faults"."""
-
-    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        found = JUDGE(case, seen, expected)
-        return found is not None and isinstance(found.evidence, tuple) and found.evidence[0] == what
-
-    return symptom
+def lacks_backwards(case: Case, seen: Observation, expected: Observation) -> bool:
+    """All forwards are there, and fewer backwards."""
+    rows = seen.value if isinstance(seen.value, list) else []
+    items = [item for row in rows if isinstance(row, list) for item in row if isinstance(item, str)]
+    forwards, backwards = (sum(kind in item for item in items) for kind in "FB")
+    return forwards == case.args[0] * case.args[1] > backwards
 
 
 JUDGE = schedule_that(each_on_its_rank, holds_at_most(held_by_1f1b), takes_at_most(full, "F = 1, B = 2"))
@@ -228,6 +238,7 @@ ONE_F_ONE_B = Exercise(
             no_cool_down,
             "The last backwards are missing: there are as many pairs as forwards are left after the warm-up, and then "
             "still warm-up backwards to do.",
+            symptom=lacks_backwards,
         ),
         Mistake(
             "the newest goes back first",
@@ -236,9 +247,16 @@ ONE_F_ONE_B = Exercise(
             "oldest: first in, first out.",
         ),
         Mistake(
+            "both of one micro-batch in a pair",
+            both_of_one_micro_batch,
+            "In a pair you take F and B of the same micro-batch, and what the warm-up began comes last. It came first, so "
+            "its gradient comes first: F is ahead of B by the warm-up.",
+        ),
+        Mistake(
             "warm-up longer than there are micro-batches",
             warm_up_beyond_m,
             "With fewer micro-batches than stages your warm-up asks for micro-batches that there are not.",
+            symptom=says("micro_batch is -"),
         ),
         Mistake(
             "this is GPipe",

@@ -5,7 +5,8 @@ Floor 4, room `exercises`. Huang et al. 2019, "GPipe", figure 2c.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -100,6 +101,21 @@ def only_forward(stages, micro_batches):
     return [[Action("F", r, i) for i in range(micro_batches)] for r in range(stages)]
 
 
+def a_list_for_each_micro_batch(stages, micro_batches):
+    there = range(stages)
+    return [
+        [Action("F", r, i) for r in there] + [Action("B", r, i) for r in reversed(there)] for i in range(micro_batches)
+    ]
+
+
+def writes_the_waits_down(stages, micro_batches):
+    return [[None] * r + row for r, row in enumerate(in_the_same_order_both_ways(stages, micro_batches))]
+
+
+def tuples_for_actions(stages, micro_batches):
+    return [[(kind, r, i) for kind in "FB" for i in range(micro_batches)] for r in range(stages)]
+
+
 def all_forward_first(case: Case, schedule: Schedule) -> Finding | None:
     """On every rank each forward comes before each backward."""
     for rank, row in enumerate(schedule.actions):
@@ -117,6 +133,30 @@ def slow(case: Case, seen: Observation, expected: Observation) -> bool:
     """All forwards first, and still too slow: some ranks take micro-batches in another order than others."""
     found = JUDGE(case, seen, expected)
     return found is not None and isinstance(found.evidence, tuple) and found.evidence[0] == "makespan"
+
+
+def follows_micro_batches(case: Case, seen: Observation, expected: Observation) -> bool:
+    """As many lists as micro-batches, in each of which all actions have one micro-batch."""
+    rows = seen.value
+    if not isinstance(rows, list) or len(rows) != case.args[1] or not all(isinstance(row, list) for row in rows):
+        return False
+    ends = [{item[2:] for item in row if isinstance(item, str)} for row in rows]
+    return len(rows) > 1 and all(len(numbers) == 1 for numbers in ends)
+
+
+def has_nothings(case: Case, seen: Observation, expected: Observation) -> bool:
+    """None or an empty text stands for a wait."""
+    return _holds(seen.value, lambda item: item is None or (isinstance(item, str) and not item.strip(" .-")))
+
+
+def has_tuples(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Kind, stage and micro-batch side by side."""
+    return _holds(seen.value, lambda item: isinstance(item, (tuple, list)) and len(item) == 3)
+
+
+def _holds(rows: Any, wanted: Callable[[Any], bool]) -> bool:
+    lists = [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
+    return any(wanted(item) for row in lists for item in row)
 
 
 def sizes(rng: np.random.Generator) -> Iterator[Case]:
@@ -205,6 +245,26 @@ GPIPE = Exercise(
             one_list_for_all,
             "You return one list in which the actions of all ranks stand one after the other. Each rank works through a "
             "list of its own, at the same time: return a list of lists.",
+        ),
+        Mistake(
+            "a list for each micro-batch",
+            a_list_for_each_micro_batch,
+            "Your lists follow a micro-batch through the stages. A schedule says what each rank does: one list for each "
+            "rank, with all its micro-batches.",
+            symptom=follows_micro_batches,
+        ),
+        Mistake(
+            "writes the waits down",
+            writes_the_waits_down,
+            "You need not write down when a rank waits: it starts an action as soon as what it needs has arrived. Give "
+            "the actions only.",
+            symptom=has_nothings,
+        ),
+        Mistake(
+            "tuples for actions",
+            tuples_for_actions,
+            'Write `Action("F", stage, i)`, or its text, such as "2F0". A tuple of the three is no action.',
+            symptom=has_tuples,
         ),
         Mistake(
             "leaves the last micro-batch out",
