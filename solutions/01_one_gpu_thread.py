@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Lab 01 · One GPU thread
 #
-# **Time:** 75 minutes, core exercises included; those marked *stretch* come on top.
+# **Time:** 90 minutes, core exercises included; those marked *stretch* come on top, and nothing builds on them.
 #
 # **You will be able to**
 # - write a kernel in which each thread finds its own pixel, for an image of any size;
@@ -21,8 +21,9 @@
 # - count what a kernel asks of the memory: sectors, bank conflicts, lanes that stand idle;
 # - say what limits a kernel, and see it on a roofline.
 #
-# **You need:** labs 00, 02 and 03. No GPU: your kernels run in a simulator that can be looked into. Where there is a
-# GPU, the same source runs on it.
+# **You need:** lab 00, and from lab 03 the roofline, which says what limits a program: a GPU computes at most so many
+# FLOP a second (floating-point operations), and moves at most so many bytes a second. No GPU is needed: your kernels
+# run in a simulator that can be looked into. Where there is a GPU, the same source runs on it.
 #
 # The picture is a launch of 72 threads over an image of 55 pixels. A cell is a pixel, and holds the index of the thread
 # that writes it. In this lab you write the function that does this.
@@ -96,7 +97,8 @@ print(budget(16, 1))
 # At equal power, sixteen slow cores do four times the work of one fast core, if there is work for sixteen. In a
 # convolution there is: every output pixel can be computed by itself.
 #
-# A GPU has some hundred *streaming multiprocessors* (SM), each of which runs up to 2,048 threads at once. You write what
+# A GPU has many *streaming multiprocessors* (SM), 108 on an A100 (NVIDIA 2020), each of which holds up to 2,048 threads
+# (NVIDIA, Programming Guide, compute capability 8.0). You write what
 # *one* thread does, a **kernel**, and say how many threads there are: a **grid** of **blocks**, each of the same number
 # of threads. All threads run the same lines. What tells them apart is their place:
 #
@@ -161,7 +163,8 @@ def global_index(out):
 check("01.1", global_index)
 
 # %% [markdown]
-# Your own launch as a picture. Change the grid, the block or the size of the image, and look where the threads go.
+# Your own launch as a picture. Change the grid, the block or the size of the image (at most 400 cells can be drawn), and
+# look where the threads go. A block's name stands where it begins to write.
 
 # %%
 my_index = mine("01.1")
@@ -248,6 +251,9 @@ for kernel in (threads_differ, warps_differ):
     )
 
 # %% [markdown]
+# Not twice the work, as you may have expected: only the two lines inside the branches are issued for both sides. The
+# index and the condition are issued once, and they count as well. The longer the branches, the nearer it comes to twice.
+#
 # Predict: `double` runs on 1,000,001 numbers in blocks of 256, so 31,256 warps pass its guard. At how many of them do
 # the lanes of a warp part?
 
@@ -268,7 +274,9 @@ reveal("01.p1", guarded.divergent_branches)
 # together, those behind it leave together. It is not `if` that costs, but lanes of *one warp* that disagree.
 #
 # The report is worth a minute, you will read more of them. `idle` is the share of lanes that stand by at a line,
-# `parted` how often a warp diverged there, `sectors` what one access of a warp costs, which comes next.
+# `parted` how often a warp diverged there. `sectors`, what one access of a warp costs, comes next, and `ways` in section 5.
+# `atomic` stays empty here: an *atomic* operation, `cuda.atomic.add(array, index, value)`, lets many threads add to one
+# cell, one after the other. `0 FLOP a byte` is right too: the numbers are integers, and FLOP counts floating point.
 
 # %% [markdown]
 # ## 4. Memory comes in sectors (7 min)
@@ -327,12 +335,13 @@ viz.warp(copy_by_columns, (2, 8), (32, 8), matrix, np.zeros_like(matrix), title=
 # the fastest index of the threads and belongs to the last index of the array.
 
 # %% [markdown]
-# ## 5. Shared memory, barriers, banks (15 min)
+# ## 5. Shared memory, barriers, banks (20 min)
 #
-# The threads of a block can share up to 48 KiB of memory that lies in the SM itself. It is declared inside the kernel,
-# `cuda.shared.array(64, np.float32)`, and holds nothing in particular at the start. What one thread writes there,
-# another one can read; but warps run in no particular order. In the next kernel each thread takes its neighbour's
-# number.
+# The threads of a block can share memory that lies in the SM itself, 48 KiB of it without further ado (NVIDIA,
+# Programming Guide). It is declared inside the kernel, `cuda.shared.array(64, np.float32)`, and holds nothing in
+# particular at the start. Its shape is made of numbers, or of names that hold numbers outside the kernel: compute
+# `HALO = TILE + 2` before, not in the brackets. What one thread writes there, another one can read; but warps run in no
+# particular order. In the next kernel each thread takes its neighbour's number.
 
 
 # %%
@@ -375,10 +384,42 @@ except KernelFault as fault:
 # The simulator looks for such faults in every run, and so do the checks. On a GPU the first kernel gives wrong numbers
 # now and then, and the second may hang.
 #
+# **Loading with a margin.** Here is the pattern that you will need in two dimensions, in one. Each thread adds up its
+# number and its two neighbours. A block of 64 threads needs 66 numbers, its own and one on each side, so it loads them
+# together: thread 0 takes cells 0 and 64, thread 1 cells 1 and 65, the others one each. That is what
+# `range(thread, 66, 64)` says: from the thread's own index on, in steps of the block, as far as there are any. Cell 0
+# lies one *before* the block's first number. What lies outside gets a 0, and all threads pass the barrier.
+
+
+# %%
+@cuda.jit
+def sum_of_three(source, out):
+    row = cuda.shared.array(66, np.float32)
+    for cell in range(cuda.threadIdx.x, 66, 64):
+        at = cuda.blockIdx.x * 64 + cell - 1
+        row[cell] = source[at] if at >= 0 and at < source.size else np.float32(0)
+    cuda.syncthreads()
+    i = cuda.grid(1)
+    if i < out.size:
+        total = np.float32(0)  # a variable of the thread, kept in a register: a fast place of its own
+        for k in range(3):
+            total += row[cuda.threadIdx.x + k]
+        out[i] = total
+
+
+line, summed = matrix.reshape(-1)[:150].copy(), np.zeros(150, np.float32)
+sum_of_three[3, 64](line, summed)
+print("as NumPy does it:", np.allclose(summed, np.convolve(line, np.ones(3), mode="same"), atol=1e-5))
+loaded = profile(sum_of_three, 3, 64, line, summed)
+print(f"{loaded.reads_per_thread:.2f} reads of global memory a thread, instead of 3")
+
+# %% [markdown]
 # **Banks.** Shared memory is served by 32 *banks*, each of which hands out one word of 4 bytes at a time. Word 0 lies in
 # bank 0, word 1 in bank 1, and word 32 in bank 0 again. Lanes that want *different* words of one bank have to take
-# turns: a **bank conflict**. Lanes that want the same word share it. The figure shows a warp that reads down a column of a
-# tile of 32 x 32 numbers.
+# turns: a **bank conflict**. If the worst bank of a request has to hand out 8 words, the request takes 8 *passes*, and the
+# conflict is 8-way; `bank ways` in a table is the worst of a kernel, and 1 means no conflict. Lanes that want the same
+# word share it. The figure shows a warp that reads down a column of a tile of 32 x 32 numbers: `step=3`, the third of
+# its different requests, after those that fill the tile.
 
 
 # %%
@@ -429,7 +470,8 @@ def transpose(source, out):
 check("01.3", transpose)
 
 # %% [markdown]
-# The next figure shows how a warp of that kernel takes the tile out of shared memory. Every lane has a bank of its own.
+# The next figure shows how a warp of that kernel takes the tile out of shared memory. In a padded tile of float32 every
+# lane has a bank of its own; a float64 takes two banks, and so two passes.
 
 # %%
 my_transpose = mine("01.3")
@@ -445,22 +487,33 @@ viz.warp(my_transpose, (2, 2), (32, 32), matrix, turned, step=3, title=transpose
 viz.warp_player(my_transpose, (2, 2), (32, 32), matrix, turned, numbers=(0, 1, 15, 31), title=transpose_title)
 
 # %% [markdown]
-# ## 6. A convolution (15 min)
+# ## 6. A convolution (20 min)
 #
 # The heart of a CNN, for one channel and one filter. Each thread computes one pixel of the output: the weighted sum of
 # the pixels around it. The middle of the filter lies on the pixel, nothing is flipped, and what lies outside the image
-# counts as 0.
+# counts as 0. So `out` is as large as `image`. In plain Python, for the pixel in row y and column x:
+#
+# ```
+# total = 0
+# for i in range(weights.shape[0]):
+#     for j in range(weights.shape[1]):
+#         row, column = y + i - weights.shape[0] // 2, x + j - weights.shape[1] // 2
+#         if 0 <= row < image.shape[0] and 0 <= column < image.shape[1]:
+#             total += weights[i, j] * image[row, column]
+# out[y, x] = total
+# ```
 #
 # ### Exercise 01.4 · `conv2d_naive` (stretch)
 #
-# The plain version. `weights` has two odd sides, which need not be equal. Nothing is negative by accident on a GPU:
-# index -1 is not the last row, it is somebody else's memory.
+# The plain version, as a kernel. `weights` has two odd sides, which need not be equal. Nothing is negative by accident on
+# a GPU: index -1 is not the last row, it is somebody else's memory. Sum up in a variable of the thread, beginning with
+# `np.float32(0)`, and write each pixel once: every `out[y, x] +=` would read and write global memory.
 
 
 # %% tags=["exercise", "01.4"]
 @cuda.jit
 def conv2d_naive(image, weights, out):
-    """One pixel of the convolution for each thread, "same" size."""
+    """One pixel of the convolution for each thread; `out` is as large as `image`."""
     ### BEGIN SOLUTION
     x, y = cuda.grid(2)
     if y < out.shape[0] and x < out.shape[1]:
@@ -488,8 +541,10 @@ check("01.4", conv2d_naive)
 # ### Exercise 01.5 · `conv2d_tiled`
 #
 # The same convolution for a 5 x 5 filter and blocks of 16 x 16 threads. 256 threads have 400 cells to fill, so some
-# load more than one. A loop does it: `for i in range(start, HALO, TILE)` visits every TILE-th index from the thread's
-# own on, as often as there are any. Then wait, then add up from the tile, then write, with a guard.
+# load more than one. Two loops do it, one inside the other, each as in `sum_of_three`: `range(start, HALO, TILE)` visits
+# every TILE-th index from the thread's own on. Then wait, then add up from the tile into a variable, then write, with a
+# guard. The check counts as well: each pixel is loaded once by its block, neighbouring lanes load neighbouring pixels,
+# and each pixel of `out` is written once.
 
 
 # %% tags=["exercise", "01.5"]
@@ -590,11 +645,16 @@ reveal("01.p3", naive_report.bytes_moved / tiled_report.bytes_moved)
 # still reads the 25 weights from global memory, a sector for each, which is now most of what is left. Put the filter
 # into constant memory, as the fourth line does, and the tile shows its worth.
 #
-# The padding takes the two-way conflicts away: a warp here is two rows of 16 threads, and with rows of 20 words the
-# second half falls into banks of the first.
+# `sectors` is an average over all requests. It is highest in the last line, which is the best one: what went away are the
+# many requests for weights, of one sector each, and the loads of pixels that remain need more.
 #
-# The figure puts the versions under the roof of lab 03: what they compute for each byte they move, and what the GPU
-# could reach at that.
+# The padding takes the two-way conflicts away: a warp here is two rows of 16 threads, and with rows of 20 words the
+# second half falls into banks of the first. The column of the model does not see that: the roofline knows bytes and
+# FLOP, and no banks.
+#
+# The figure puts the versions under the roof: what they compute for each byte they move, and what the GPU could reach at
+# that. The filled marks lie *on* the roof because they are computed from it, and those of the two tiled versions on each
+# other, since they move the same bytes. How far below a real launch stays, only a GPU can say.
 
 # %%
 viz.kernel_roofline(
@@ -605,7 +665,7 @@ viz.kernel_roofline(
 )
 
 # %% [markdown]
-# ## 7. A sum without divergence (7 min)
+# ## 7. A sum without divergence (12 min)
 #
 # Adding up many numbers looks hopeless in parallel: each addition waits for the one before. A tree does it in
 # log2 n levels. Within a block of 128 threads: every thread puts one number into shared memory, then the number of
@@ -615,8 +675,8 @@ viz.kernel_roofline(
 # ### Exercise 01.6 · `reduce_sum`
 #
 # Blocks of 128 threads. Block b leaves in `out[b]` the sum of its 128 numbers of `source`; the last block may have
-# fewer. The check counts divergent branches, bank conflicts and idle lanes. Threads that work at a level should be
-# neighbours, so that whole warps either work or rest.
+# fewer. The check counts divergent branches, bank conflicts, idle lanes and instructions. Threads that work at a level
+# should be neighbours, so that whole warps either work or rest.
 
 
 # %% tags=["exercise", "01.6"]
@@ -650,7 +710,7 @@ def reduce_sum(source, out):
 check("01.6", reduce_sum)
 
 # %% [markdown]
-# Harris (2007) made a sum faster in seven steps and published the milliseconds of each, for 4 million numbers on a GPU
+# Harris (2007) made a sum faster in seven steps and published the milliseconds of each, for 4,194,304 numbers on a GPU
 # of that time. The table has his milliseconds, and what the library's version of each step does here, on fewer numbers.
 # `issued` is an estimate of the instructions that all warps issue. Find your own line among them.
 
@@ -688,21 +748,28 @@ my_sum[count // 128, 128](values, sums)
 print(f"\nsum of {count:,} numbers: {sums.sum():,}, by NumPy {values.sum():,}")
 
 # %% [markdown]
-# The first step diverges at every level. The second does not, and pays with bank conflicts; the third has neither. From
-# there on it is about issuing fewer instructions: half of the threads had nothing to do but load, the last levels need no
-# barrier when a single warp is left, and a thread that adds many numbers by itself needs the tree only once.
+# The first step diverges at every level. In the second and the third whole warps work or rest until a single warp is
+# left; then some of its lanes rest, and 6 branches part in each block. The second pays with bank conflicts, and the third
+# has none. From there on it is about issuing fewer instructions. Half of the threads had nothing to do but load. When a
+# single warp is left, all of its lanes may add, needed or not, without any `if`. Its levels need no barrier of the block
+# either; the lanes still have to wait for each other, for which `cuda.syncwarp()` is enough, between reading and writing.
+# (Harris left even that out: he relied on the lanes of a warp running in lockstep, which the Programming Guide no longer
+# promises.) And a thread that adds many numbers by itself needs the tree only once.
 
 # %% [markdown]
 # ## 8. How many fit (2 min)
 #
-# A request to memory takes hundreds of cycles (NVIDIA, Programming Guide). An SM does not wait: it runs another warp. So it wants many warps, and
-# what a block uses decides how many fit. **Occupancy** is the share of an SM's warps that are filled.
+# A request to memory takes hundreds of cycles (NVIDIA, Programming Guide). An SM does not wait: it runs another warp. So
+# it wants many warps, and what a block uses decides how many fit: its shared memory, and its **registers**, the places
+# in the SM that hold the variables of each thread. **Occupancy** is the share of an SM's warps that are filled.
 #
 # ### Exercise 01.7 · `occupancy` (stretch)
 #
 # `sm` holds the limits of one SM: `sm.warps`, `sm.blocks`, `sm.registers`, and `sm.shared` in bytes. A warp gets its
 # registers in units of 256, whatever its 32 threads need; a block pays for whole warps; and the system takes 1,024
-# bytes of shared memory for each block. Return how many blocks fit, and the fraction of the warps that they fill.
+# bytes of shared memory for each block (all three: NVIDIA, Programming Guide and occupancy calculator). `registers` is
+# for one thread; `shared_bytes` is for a block, and may be 0. Return how many blocks fit, and the fraction of the warps
+# that they fill.
 
 
 # %% tags=["exercise", "01.7"]
@@ -774,16 +841,13 @@ else:
     print("no GPU here (or none for torch), so no milliseconds: the simulator's own time says nothing about a GPU")
 
 # %% [markdown]
-# **On real hardware.** With `pip install "lockstep[gpu]"` and an NVIDIA GPU, `from lockstep.simt import cuda` gives
-# Numba's `cuda`, and every kernel of this notebook runs on the GPU as it stands; `profile` still counts in the
-# simulator. What changes: caches catch part of what the naive kernels waste, races go unnoticed, and the first launch
-# of a kernel takes a second, because it is compiled. `bench/simt_gpu.py` prints the milliseconds of the library's
-# kernels and, where NVIDIA's `ncu` is installed, sectors from the GPU's own counters beside ours. On several GPUs each
-# process takes one, `cuda.select_device(int(os.environ["LOCAL_RANK"]))`:
-#
-# ```
-# torchrun --nproc-per-node=2 kernels.py
-# ```
+# **On real hardware.** With an NVIDIA GPU and the course's extra `gpu` (`pip install -e ".[gpu]"` in its folder, which
+# installs Numba's CUDA target), `from lockstep.simt import cuda` gives Numba's `cuda`, and every kernel of this notebook
+# runs on the GPU as it stands; `profile` still counts in the simulator. What changes: caches catch part of what the naive
+# kernels waste, races go unnoticed, and the first launch of a kernel takes longer, because it is compiled.
+# `bench/simt_gpu.py` prints the milliseconds of the library's kernels and, where NVIDIA's `ncu` is installed, sectors
+# from the GPU's own counters beside ours. On several GPUs, each process of a program that `torchrun` starts takes one
+# with `cuda.select_device(int(os.environ["LOCAL_RANK"]))`.
 #
 # **Summary**
 # - A thread finds its pixel from block, block size and index; a guard stops those past the edge, and costs next to
@@ -830,4 +894,5 @@ progress("01")
 # - V. Volkov (2010), "Better Performance at Lower Occupancy", GPU Technology Conference.
 # - S. Williams, A. Waterman, D. Patterson (2009), "Roofline: an insightful visual performance model for multicore
 #   architectures", Communications of the ACM 52(4), 65-76.
+# - NVIDIA (2020), "NVIDIA A100 Tensor Core GPU Architecture", white paper: the number of SMs.
 # - NVIDIA, CUDA C++ Programming Guide: warps, sectors, banks, and the limits of each compute capability.

@@ -126,7 +126,7 @@ class TestWrong:
 
     def test_counters_of_the_reduction(self):
         for mistake, words in (
-            ("stride doubling that diverges", "warps part at 24 branches where 6 are unavoidable"),
+            ("stride doubling that diverges", "warps part at 24 branches where 6 will do"),
             ("cells that share a bank", "takes 4 passes"),
             ("one thread adds", "stand idle"),
             ("atomics on one cell", "128 atomic additions"),

@@ -293,3 +293,15 @@ def test_a_fault_leaves_the_host_s_arrays_alone():
     with pytest.raises(simt.OutOfBounds):
         past_the_end[2, 32](np.zeros(64, np.float32), out)
     assert (out == 7).all()
+
+
+def test_a_notebook_shows_the_sentence_and_the_line_alone():
+    # It showed sixty lines of ours, generated code among them, and not the line of the student's own kernel.
+    with pytest.raises(simt.KernelFault) as fault:
+        barrier_in_a_branch[1, 32](np.zeros(32, np.float32))
+    said, *lines = fault.value._render_traceback_()
+    assert said == f"BarrierError: {fault.value}" and len(lines) == len(set(fault.value.lines)) == 2
+    assert any("syncthreads" in line for line in lines), lines
+    with pytest.raises(simt.LaunchError) as launch:
+        barrier_in_a_branch[1, 4096](np.zeros(32, np.float32))
+    assert launch.value._render_traceback_() == [f"LaunchError: {launch.value}"]

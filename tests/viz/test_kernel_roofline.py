@@ -27,7 +27,7 @@ def test_marks_lie_on_the_roof_and_the_words_say_where(reports):
         assert y == pytest.approx(x * 2039, rel=1e-3), "below the ridge the roof is the memory's bandwidth, in GFLOP/s"
         assert f"{name}: {x:.2f} FLOP a byte" in figure.alt
     assert "they meet at 9.6 FLOP a byte" in figure.alt
-    assert any("a model: no caches" in text.get_text() for text in figure.matplotlib.texts)
+    assert any("on the roof by construction; no caches" in text.get_text() for text in figure.matplotlib.texts)
 
 
 def test_measured_milliseconds_are_marked_apart(reports):

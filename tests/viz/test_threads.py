@@ -46,6 +46,24 @@ def test_the_alternative_carries_the_numbers_and_names_the_threads():
     assert "9 cells are written, 2 by nobody" in threads(mirrored, 3, 4, np.zeros(11, np.int32)).alt
 
 
+@cuda.jit
+def swapped(out):
+    y, x = cuda.grid(2)
+    if y < out.shape[0] and x < out.shape[1]:
+        out[y, x] = 1
+
+
+def test_a_block_is_named_where_it_writes_and_not_where_it_should():
+    # The frames carried the names of the usual formula, and a kernel that swaps x and y looked right.
+    figure = threads(swapped, (4, 2), (4, 4), np.zeros((6, 14), np.int32)).matplotlib
+    named = {text.get_text(): text.get_position() for text in figure.axes[0].texts if "block" in text.get_text()}
+    assert named["block 0,1"] == (4.08, 0) and named["block 1,0"] == (0.08, 4)
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"nobody writes", "no cell of out", "a block's place", "out"} < set(legend)
+    exact = threads(numbered, (2, 2), (4, 3), np.zeros((6, 8), np.int32)).matplotlib
+    assert not any("cell" in text.get_text() for text in exact.legends[0].get_texts()), "nothing there that has none"
+
+
 def test_what_cannot_be_shown_is_a_sentence():
     with pytest.raises(ValueError, match="at most 400 cells"):
         threads(numbered, (2, 2), (32, 32), np.zeros((40, 40), np.int32))

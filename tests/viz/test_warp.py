@@ -32,6 +32,9 @@ def test_the_alternative_carries_the_numbers():
     assert "1 pass." in warp(transpose_padded, *LAUNCH, step=3).alt
     said = [text.get_text() for text in conflict.matplotlib.axes[0].texts]
     assert any(text.startswith("32 passes") for text in said)
+    assert "32 words: lanes 0 to 31,\none pass after the other" in said, "boxes too thin for numbers"
+    single = warp(transpose_padded, *LAUNCH, step=3).matplotlib.axes[0].texts
+    assert not any("they wait" in text.get_text() for text in single), "nobody does"
 
 
 def test_lanes_without_a_thread_stand_apart():

@@ -167,13 +167,23 @@ def _readable(exercise: Exercise) -> list[Case]:
     return [case for case in few if (case.ranks or 0) > 1] or few
 
 
+def _counted(what: str, number: float) -> str:
+    return f"{number:.1%}" if what.startswith("share") else f"{number:g}"
+
+
 def _evidence(case: Case, seen: Observation, places: tuple[int, ...] = ()) -> list[Row]:
-    given = [Row("It is given", short(plain(list(case.args))), True)] if case.args and case.ranks is None else []
+    given = (
+        [Row("It is given", "\n".join(map(short, plain(list(case.args)))), True)]
+        if case.args and case.ranks is None
+        else []
+    )
     if seen.error is not None:
         return [*given, Row("It ends with", seen.error.riddle)]
     if case.ranks is None:
         left = [Row("It leaves in place", short(left_in(places, seen.arguments)), True)] if places else []
-        counted = [Row("Counted", "; ".join(f"{what}: {number:g}" for what, number in seen.counts.items()))]
+        counted = [
+            Row("Counted", "; ".join(f"{what}: {_counted(what, number)}" for what, number in seen.counts.items()))
+        ]
         returned = [] if seen.value is None and places else [Row("It returns", short(seen.value), True)]
         return [*given, *returned, *left, *(counted if seen.counts else [])]
     rows = []

@@ -80,7 +80,8 @@ def _draw(reports: Mapping[str, Report], device: Device, taken: Mapping[str, flo
     axes.minorticks_off()
     axes.grid(color="#D9D9D9", linewidth=0.6)
     axes.legend(loc="lower right", fontsize=8.5, frameon=True)
-    kind = "filled: model, open: measured" if any(taken.values()) else "a model: no caches, no latency"
+    kind = "filled: the model, on the roof by construction"
+    kind += ", open: measured" if any(taken.values()) else "; no caches, no banks, no latency"
     canvas.text(0.012, 0.98, title, va="top", fontsize=11.5, fontweight="bold")
     canvas.text(0.012, 0.915, f"{device.name}, float32; {kind}", va="top", fontsize=8.5, color=QUIET)
     return canvas

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from lockstep.simt.places import Places, name, places
@@ -20,6 +21,7 @@ from lockstep.viz.figure import INK, ORANGE, QUIET, SKY, VERMILLION, Figure, our
 
 MOST = 400  # cells: more cannot be told apart
 READABLE = 0.3  # inches of a cell that holds an index
+BROAD, NARROW = 0.75, 0.3  # inches of a block that "block 1,0" fits, and "1,0"
 EVEN, ODD, NOBODY, PAST = (SKY, ""), (ORANGE, "//"), ("white", "xx"), ("#E3E3E3", "..")
 
 
@@ -47,8 +49,9 @@ def threads(
 ) -> Figure:
     """Launch `kernel` in the simulator and draw which thread writes each cell of its parameter `array` (1-D or 2-D).
 
-    A cell holds the thread's index within its block, x first; blocks are outlined and named. ValueError for an array of
-    more than 400 cells or two dimensions, and whatever the launch raises.
+    A cell holds the thread's index within its block, x first; a block's name stands where it begins to write, a dashed
+    frame where its threads would stand by the usual formula. ValueError for an array of more than 400 cells or two
+    dimensions, and whatever the launch raises.
     """
     found = writers(kernel, grid, block, *arguments, array=array)
     if found.ndim > 2 or found.size > MOST:
@@ -91,13 +94,16 @@ def _draw(picture: Picture, array: str, title: str) -> Canvas:
         axes.set_axis_off()
         _draw_cells(axes, picture, (rows, columns), cell)
         _outline_blocks(axes, picture)
+        _name_blocks(axes, picture, cell)
         axes.plot([0, found.shape[1], found.shape[1], 0, 0], [0, 0, found.shape[0], found.shape[0], 0], **EDGE)
         canvas.text(0.1 / wide, 1 - 0.1 / tall, title, va="top", fontsize=11.5, fontweight="bold")
-        looks = [(EVEN, "a block"), (ODD, "the next one"), (PAST, "thread without a cell")]
+        looks = [(EVEN, "a block writes"), (ODD, "the next one")]
         looks += [(NOBODY, "nobody writes")] if (found < 0).any() else []
+        looks += [(PAST, f"no cell of {array}")] if (rows, columns) != found.shape else []
         handles = [Patch(facecolor=f, hatch=h, edgecolor=QUIET, label=label) for (f, h), label in looks]
+        handles += [Line2D([], [], **PLACE, label="a block's place"), Line2D([], [], color=INK, lw=2.2, label=array)]
         canvas.legend(
-            handles=handles, loc="upper left", bbox_to_anchor=(0.02 / wide, 1 - 0.33 / tall), ncols=len(looks),
+            handles=handles, loc="upper left", bbox_to_anchor=(0.02 / wide, 1 - 0.33 / tall), ncols=len(handles),
             frameon=False, fontsize=8.5, columnspacing=1.2, handlelength=1.8, borderaxespad=0.2,
         )  # fmt: skip
         said = (
@@ -107,6 +113,7 @@ def _draw(picture: Picture, array: str, title: str) -> Canvas:
         return canvas
 
 
+PLACE = {"color": VERMILLION, "linewidth": 1.6, "linestyle": "--"}
 EDGE = {"color": INK, "linewidth": 2.2, "clip_on": False, "zorder": 4, "solid_joinstyle": "miter"}
 
 
@@ -133,17 +140,32 @@ def _draw_cells(axes: Axes, picture: Picture, size: tuple[int, int], cell: float
 
 
 def _outline_blocks(axes: Axes, picture: Picture) -> None:
-    """Where each block's threads stand by the usual formula, with the block's index above the first row of blocks."""
+    """Where each block's threads stand by the usual formula, whatever they write."""
     grid, block = (*picture.shape.grid, 1)[:2], (*picture.shape.block, 1)[:2]
     for bx in range(grid[0]):
         for by in range(grid[1]):
             corner = bx * block[0], by * block[1]
-            axes.add_patch(
-                Rectangle(
-                    corner, *block, facecolor="none", edgecolor=VERMILLION, linewidth=1.6, linestyle="--", zorder=3
-                )
-            )
-            said = f"{bx},{by}" if len(picture.shape.grid) > 1 else str(bx)
-            place = {"ha": "left", "va": "center", "fontsize": 7.5, "zorder": 5}
-            behind = {"facecolor": "white", "edgecolor": VERMILLION, "pad": 1.0, "linewidth": 0.8}
-            axes.text(corner[0] + 0.08, corner[1], f"block {said}", bbox=behind, color=INK, **place)
+            axes.add_patch(Rectangle(corner, *block, facecolor="none", zorder=3, **_edge(PLACE)))
+
+
+def _edge(line: dict) -> dict:
+    return {f"edge{name}" if name == "color" else name: value for name, value in line.items()}
+
+
+def _name_blocks(axes: Axes, picture: Picture, cell: float) -> None:
+    """Each block's index at the first cell that it writes, or at its place when it writes none and nobody else does."""
+    found, shape = picture.thread, picture.shape
+    sizes = (*shape.block, 1)[:2]
+    word = "block " if sizes[0] * cell >= BROAD else ""
+    if sizes[0] * cell < NARROW:
+        return
+    for number in range(shape.blocks):
+        index = shape.block_index(number)
+        written = np.argwhere((found >= 0) & (found // shape.threads == number))
+        row, column = written[0] if len(written) else ((*index, 0)[1] * sizes[1], index[0] * sizes[0])
+        if not len(written) and row < found.shape[0] and column < found.shape[1] and found[row, column] >= 0:
+            continue
+        said = ",".join(map(str, index))
+        behind = {"facecolor": "white", "edgecolor": VERMILLION, "pad": 1.0, "linewidth": 0.8}
+        place = {"ha": "left", "va": "center", "fontsize": 7.5, "zorder": 5}
+        axes.text(column + 0.08, row, f"{word}{said}", bbox=behind, color=INK, **place)

@@ -156,8 +156,8 @@ def _draw(seen: Seen, title: str) -> Canvas:
         canvas.text(0.012, 0.885, seen.sentence, va="top", fontsize=9.5)
         code = seen.code if len(seen.code) <= 110 else seen.code[:109] + "…"
         canvas.text(0.012, 0.815, code, va="top", fontsize=8.5, color=QUIET, family="monospace")
-        axes = canvas.add_axes((0.07, 0.1, 0.92, 0.62))
-        axes.set(xlim=(0, LANES), ylim=(10, 0))
+        axes = canvas.add_axes((0.07, 0.03, 0.92, 0.7))
+        axes.set(xlim=(0, LANES), ylim=(9.6, 0))
         axes.set_axis_off()
         axes.text(-0.2, 0.5, "lane", ha="right", va="center", fontsize=8.5)
         active = [lane for lane, cell in enumerate(seen.request.cells) if cell is not None]
@@ -201,7 +201,7 @@ def _draw_sectors(axes: Axes, one: Request) -> None:
     share = 100 * len(used) * one.itemsize / (len(touched) * SECTOR)
     many = f"{len(touched)} sectors of 32 bytes move" if len(touched) > 1 else "1 sector of 32 bytes moves"
     axes.text(
-        0, 8.9, f"{many}, {share:.3g} % of what moves is used (orange, hatched); the number below a sector counts from the "
+        0, 8.8, f"{many}, {share:.3g} % of what moves is used (orange, hatched); the number below a sector counts from the "
         "start of the array", fontsize=8.5, va="center", color=QUIET,
     )  # fmt: skip
 
@@ -229,8 +229,24 @@ def _draw_banks(axes: Axes, one: Request) -> None:
                 place = bank + 0.5, 7.4 - (level + 0.5) * high
                 shown = {"facecolor": behind, "edgecolor": "none", "pad": 0.4}
                 axes.text(*place, said, ha="center", va="center", fontsize=7.5, bbox=shown if level else None, zorder=3)
-    axes.add_collection(LineCollection(lines, colors=VERMILLION, linewidths=0.7, zorder=1))
+        if wanted and len(wanted) == tallest and high < 0.55:
+            _name_tower(axes, bank, [lane for lanes in wanted.values() for lane in lanes], tallest)
+    axes.add_collection(LineCollection(lines, colors=VERMILLION, linewidths=0.7 if high >= 0.55 else 0.3, zorder=1))
     axes.text(-0.2, 7.9, "bank", ha="right", va="center", fontsize=8.5)
-    passes = f"{tallest} {'pass' if tallest == 1 else 'passes'}: words of one bank are served one after the other"
-    boxes = "in a box its lane, with + when several lanes share the word" if high >= 0.55 else "a box for each word"
-    axes.text(0, 9.2, f"{passes} (hatched: they wait); {boxes}", fontsize=8.5, va="center", color=QUIET)
+    passes = f"{tallest} passes: words of one bank are served one after the other (hatched: they wait)"
+    passes = "1 pass: no bank has to serve more than one word" if tallest == 1 else passes
+    shared = any(len(lanes) > 1 for wanted in words for lanes in wanted.values())
+    boxes = "in a box its lane" + (", with + when several lanes share the word" if shared else "")
+    axes.text(
+        0, 9.0, f"{passes}; {boxes if high >= 0.55 else 'a box for each word'}", fontsize=8.5, va="center", color=QUIET
+    )
+
+
+def _name_tower(axes: Axes, bank: int, lanes: Sequence[int], passes: int) -> None:
+    """Beside the boxes of a bank that are too thin for numbers: whose they are."""
+    right = bank < BANKS // 2
+    said = f"{passes} words: lanes {_ranges(sorted(lanes))},\none pass after the other"
+    axes.text(
+        bank + (1.3 if right else -0.3), 5.2, said, ha="left" if right else "right", va="center", fontsize=8.5, color=INK,
+        bbox={"facecolor": "white", "edgecolor": QUIET, "pad": 2.5, "linewidth": 0.6}, zorder=4,
+    )  # fmt: skip

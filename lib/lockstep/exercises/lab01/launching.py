@@ -160,8 +160,8 @@ def at_most(count: str, times: float, sentence: str, more: float = 0.0) -> Judge
         if got <= times * want + more:
             return None
         numbers = {"got": _said(count, got), "want": _said(count, want)}
-        most, seen_now = (f"{count}: {numbers[which]}" for which in ("want", "got"))
-        return Finding(sentence.format(**numbers), f"about {most}", seen_now, (count, got))
+        most, found = f"{count}: about {numbers['want']}", f"{count}: {numbers['got']}"
+        return Finding(sentence.format(**numbers), most, found, (count, got))
 
     return judge
 

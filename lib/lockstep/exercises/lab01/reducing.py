@@ -116,7 +116,7 @@ REDUCE_SUM = Exercise(
         at_most(
             DIVERGENT,
             1.5,
-            "The sums are right, but warps part at {got} branches where {want} are unavoidable: within a warp, some lanes "
+            "The sums are right, but warps part at {got} branches where {want} will do: within a warp, some lanes "
             "add and others stand by.",
             more=2.0,
         ),
