@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from newcomer_03 import FOUND
 from proof import verdict_on
 
 from lockstep.cost import measure_saved_bytes, profile
@@ -137,10 +138,23 @@ def images_only(batch, image, layers):
         ("03.2", images_only, "output"),
     ],
 )
-def test_what_a_newcomer_wrote_gets_its_cause(exercise_id, fn, words):
+def test_two_mistakes_at_once_get_the_cause_of_one(exercise_id, fn, words):
     outcome = verdict_on(find(exercise_id), fn)
     assert outcome.status == "wrong"
     assert words in outcome.cause, outcome.text
+
+
+@pytest.mark.parametrize("exercise_id, fn, words", FOUND, ids=[f"{id}-{fn.__name__}" for id, fn, _ in FOUND])
+def test_what_a_newcomer_wrote_gets_its_cause(exercise_id, fn, words):
+    outcome = verdict_on(find(exercise_id), fn)
+    assert outcome.status == "wrong"
+    for word in words:
+        assert (word.removeprefix("-") in outcome.cause) is not word.startswith("-"), outcome.text
+
+
+def test_a_missing_key_is_named():
+    outcome = verdict_on(find("03.3"), next(fn for _, fn, _ in FOUND if fn.__name__ == "master_key_missing"))
+    assert "The key 'master' is missing." in outcome.text
 
 
 def test_a_missing_return_is_said():

@@ -14,6 +14,7 @@ from torch import nn
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import same_value
+from lockstep.exercises.lab03.activations_slips import FORGOTTEN_STEPS, OTHER_PIECES
 from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Call
 
@@ -174,7 +175,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         "conv relu conv",
         "conv relu_in_place conv",
         "conv relu max_pool",
+        "conv max_pool conv",  # no ReLU beside the pool: nobody else keeps its input
         "conv batch_norm relu_in_place",
+        "conv batch_norm relu conv batch_norm relu",
         "conv batch_norm relu max_pool conv relu",
         "conv batch_norm relu_in_place max_pool conv relu_in_place conv",
         "conv relu_in_place conv relu max_pool conv batch_norm relu max_pool conv",
@@ -226,6 +229,7 @@ SAVED = Exercise(
         OBSERVE,
         JUDGE,
         (
+            *OTHER_PIECES,
             Mistake(
                 "counts an in-place ReLU twice",
                 counts_in_place_twice,
@@ -300,10 +304,11 @@ SAVED = Exercise(
                 "batch.",
             ),
             Mistake(
-                "counts numbers",
+                "counts numbers instead of bytes",
                 counts_numbers,
                 "That is a quarter of the bytes: a number in float32 takes 4.",
             ),
+            *FORGOTTEN_STEPS,
         ),
     ),
 )

@@ -91,8 +91,21 @@ def powers_of_two(memory_gib, fixed_bytes, image_bytes):
 
 def is_gigabytes(case: Case, seen: Observation, expected: Observation) -> bool:
     """With GB, however it is rounded."""
-    number = isinstance(seen.value, (int, float)) and not isinstance(seen.value, bool)
-    return number and abs(seen.value - gigabytes(*case.args)) <= 1 < abs(seen.value - expected.value)
+    return _is_number(seen.value) and abs(seen.value - gigabytes(*case.args)) <= 1 < abs(seen.value - expected.value)
+
+
+def is_bytes(case: Case, seen: Observation, expected: Observation) -> bool:
+    """With the GiB taken for bytes, whether or not the negative result is made 0."""
+    memory, fixed, image = case.args
+    return _is_number(seen.value) and expected.value > 1 and abs(seen.value - (memory - fixed) / image) <= 1
+
+
+def is_negative(case: Case, seen: Observation, expected: Observation) -> bool:
+    return _is_number(seen.value) and seen.value < 0 == expected.value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -151,12 +164,19 @@ BATCH = Exercise(
                 symptom=is_gigabytes,
             ),
             Mistake(
+                "returns a negative number of images",
+                fewer_than_none,
+                "There is no batch of fewer than 0 images. When the model alone does not fit, the answer is 0.",
+                symptom=is_negative,
+            ),
+            Mistake(
                 "takes GiB for bytes",
                 takes_bytes,
                 "Your memory is far too small: `memory_gib` counts GiB of 2^30 bytes each, and the other two count bytes.",
+                symptom=is_bytes,
             ),
             Mistake(
-                "rounds up",
+                "rounds up to the next image",
                 rounds_up,
                 "You round up. The last image does not fit: out of memory is what a GPU says to it.",
             ),
@@ -166,12 +186,12 @@ BATCH = Exercise(
                 "You round to the nearest number, which is one too many half of the time. Drop the remainder.",
             ),
             Mistake(
-                "does not round",
+                "returns a fraction of an image",
                 does_not_round,
                 "A batch is a whole number of images: drop the remainder.",
             ),
             Mistake(
-                "nothing is fixed",
+                "gives the whole memory to the images",
                 nothing_is_fixed,
                 "You give the whole memory to the images. Parameters, gradients and the optimizer's state are there first.",
             ),
@@ -181,22 +201,17 @@ BATCH = Exercise(
                 "You count the fixed bytes for each image. The whole batch shares one model: take them off once.",
             ),
             Mistake(
-                "fewer than none",
-                fewer_than_none,
-                "There is no batch of fewer than 0 images. When the model alone does not fit, the answer is 0.",
-            ),
-            Mistake(
-                "at least one",
+                "returns at least one image",
                 at_least_one,
                 "You say 1 where not even one image fits. The answer to that is 0: another GPU, or another precision.",
             ),
             Mistake(
-                "leaves the last byte",
+                "leaves the last byte free",
                 leaves_the_last_byte,
                 "When the batch fills the memory to the last byte, it fits.",
             ),
             Mistake(
-                "powers of two",
+                "returns powers of two only",
                 powers_of_two,
                 "You return a power of two. Any number of images may fit, and the largest is asked for.",
             ),

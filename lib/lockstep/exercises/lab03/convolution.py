@@ -68,6 +68,16 @@ def groups_in_parameters_only(in_channels, out_channels, kernel, out_height, out
     return parameters, conv_cost(in_channels, out_channels, kernel, out_height, out_width, 1, bias)[1]
 
 
+def groups_in_products_only(in_channels, out_channels, kernel, out_height, out_width, groups, bias):
+    _, macs = conv_cost(in_channels, out_channels, kernel, out_height, out_width, groups, bias)
+    return conv_cost(in_channels, out_channels, kernel, out_height, out_width, 1, bias)[0], macs
+
+
+def one_bias_in_all(in_channels, out_channels, kernel, out_height, out_width, groups, bias):
+    parameters, macs = conv_cost(in_channels, out_channels, kernel, out_height, out_width, groups, False)
+    return parameters + int(bias), macs
+
+
 def counts_flops(in_channels, out_channels, kernel, out_height, out_width, groups, bias):
     parameters, macs = conv_cost(in_channels, out_channels, kernel, out_height, out_width, groups, bias)
     return parameters, 2 * macs
@@ -195,18 +205,24 @@ CONV_COST = Exercise(
                 "nothing.",
             ),
             Mistake(
-                "counts FLOPs",
+                "groups in the multiply-adds only",
+                groups_in_products_only,
+                "Your multiply-adds know of the groups, your parameters do not. A channel that is not seen has no weights "
+                "either.",
+            ),
+            Mistake(
+                "counts FLOPs, not multiply-adds",
                 counts_flops,
                 "That is the number of FLOPs, twice what is asked for: a multiply-add is one multiplication and one "
                 "addition.",
             ),
             Mistake(
-                "one side of the kernel",
+                "takes one side of the kernel for its area",
                 kernel_of_one_side,
                 "The kernel is a square: kernel times kernel weights for each channel that it sees.",
             ),
             Mistake(
-                "no bias",
+                "leaves the bias out",
                 no_bias_at_all,
                 "The bias is missing from your parameters: one number for each output channel, when `bias` is true.",
             ),
@@ -221,22 +237,27 @@ CONV_COST = Exercise(
                 "The bias is added to the output, so there is one for each output channel.",
             ),
             Mistake(
-                "one pixel of the output",
+                "one bias for the whole layer",
+                one_bias_in_all,
+                "You count one bias for the whole layer. Each output channel has a bias of its own.",
+            ),
+            Mistake(
+                "counts one pixel of the output only",
                 one_pixel_only,
                 "Your multiply-adds are those of one pixel of the output. The kernel is applied at every one of them.",
             ),
             Mistake(
-                "one channel of the output",
+                "counts one channel of the output only",
                 one_channel_only,
                 "Your multiply-adds are those of one output channel. Every one of them has weights of its own.",
             ),
             Mistake(
-                "the other order",
+                "returns the two numbers in the other order",
                 the_other_order,
                 "Both numbers are there, in the other order: the parameters come first.",
             ),
             Mistake(
-                "multiply-adds only",
+                "returns the multiply-adds only",
                 products_only,
                 "You return one number. Two are asked for: the parameters, then the multiply-adds.",
             ),

@@ -159,18 +159,18 @@ LIMITS = Exercise(
                 "long as you say.",
             ),
             Mistake(
-                "takes the fastest",
+                "takes the one that needs the least time",
                 takes_the_fastest,
                 "That is the one that needs the least time. The step waits for the slowest.",
             ),
             Mistake(
-                "adds them up",
+                "adds the three times up",
                 adds_them_up,
                 "Your seconds are the sum of all three. If they run at the same time, the step takes as long as the longest; "
                 "that is what is asked for.",
             ),
             Mistake(
-                "compares amounts",
+                "compares the amounts, not the times",
                 compares_amounts,
                 "You compare amounts. There are always more FLOPs than bytes, but a processor is faster at them: compare "
                 "seconds.",
@@ -191,7 +191,7 @@ LIMITS = Exercise(
                 "You leave the memory out, and here it is the slowest.",
             ),
             Mistake(
-                "network in bits",
+                "takes the network's rate for bits per second",
                 network_in_bits,
                 "Your network takes eight times as long: its rate is in bytes per second here, not in bits.",
             ),
@@ -201,12 +201,12 @@ LIMITS = Exercise(
                 "A faster device makes your step slower. An amount is divided by its rate.",
             ),
             Mistake(
-                "steps per second",
+                "returns steps per second",
                 turns_the_seconds_over,
                 "That is how many steps fit into a second. The seconds of one step are asked for.",
             ),
             Mistake(
-                "the name only",
+                "returns the name only",
                 name_only,
                 "You return the name alone. Two values are asked for: the name, then the seconds.",
             ),

@@ -77,6 +77,10 @@ def remainder_dropped(layers, input_bytes, kept_bytes):
     return min(range(1, layers + 1), key=lambda every: layers // every * input_bytes + every * kept_bytes)
 
 
+def fraction_of_a_segment(layers, input_bytes, kept_bytes):
+    return min(range(1, layers + 1), key=lambda every: layers / every * input_bytes + every * kept_bytes)
+
+
 def most_memory(layers, input_bytes, kept_bytes):
     return max(range(1, layers + 1), key=lambda every: kept(layers, input_bytes, kept_bytes, every))
 
@@ -154,51 +158,57 @@ SEGMENTS = Exercise(
         JUDGE,
         (
             Mistake(
-                "always the root",
+                "counts a fraction of a segment",
+                fraction_of_a_segment,
+                "You count `layers / every` segments, which may be a fraction. A shorter segment at the end has an input that "
+                "is kept whole: round up.",
+            ),
+            Mistake(
+                "leaves out the shorter last segment",
+                remainder_dropped,
+                "When the length does not divide the number of layers, there is one segment more, and its input is kept "
+                "too: round up.",
+            ),
+            Mistake(
+                "the square root of the number of layers, always",
                 always_the_root,
                 "The square root of the number of layers is right when an input is as large as what a layer keeps. When "
                 "they differ, the balance lies elsewhere.",
             ),
             Mistake(
-                "every layer",
+                "one layer in each segment, always",
                 every_layer,
                 "With segments of one layer you keep the input of every layer, which is nearly as much as without "
                 "checkpoints.",
             ),
             Mistake(
-                "one segment",
+                "a single segment with all the layers",
                 never,
                 "One segment with all the layers is no checkpointing at all: while it is computed again, everything is kept.",
             ),
             Mistake(
-                "number of segments",
+                "returns the number of segments",
                 number_of_segments,
                 "That is how many segments there are. How many layers each of them has is asked for.",
             ),
             Mistake(
-                "sizes swapped",
+                "swaps the two sizes",
                 sizes_swapped,
                 "You take what a layer keeps for the size of an input. Large inputs call for few, long segments.",
             ),
             Mistake(
-                "not rounded",
+                "returns a fraction of a layer",
                 not_rounded,
                 "A segment has a whole number of layers, between 1 and all of them. Compare the whole numbers.",
             ),
+            Mistake("the length that needs the most memory", most_memory, "That length needs the *most* memory."),
             Mistake(
-                "drops the remainder",
-                remainder_dropped,
-                "When the length does not divide the number of layers, there is one segment more, and its input is kept "
-                "too: round up.",
-            ),
-            Mistake("the most memory", most_memory, "That length needs the *most* memory."),
-            Mistake(
-                "the bytes",
+                "returns the bytes that are kept",
                 the_bytes,
                 "You return how many bytes are kept. The length of a segment is asked for.",
             ),
             Mistake(
-                "two segments",
+                "two segments, always",
                 half_of_them,
                 "Two segments keep half of all activations. More and shorter ones keep less, up to a point.",
             ),

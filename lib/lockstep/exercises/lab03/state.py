@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
-from lockstep.exercises.judge import same_value
+from lockstep.exercises.judge import Finding, all_of, same_value
 from lockstep.exercises.lab03.words import by_wrong_number
-from lockstep.exercises.observe import Call
+from lockstep.exercises.observe import Call, Observation
+from lockstep.exercises.plain import short
 
 
 def training_memory(parameters, activations, optimizer, precision):
@@ -89,6 +90,16 @@ def master_copy_always(parameters, activations, optimizer, precision):
     return training_memory(parameters, activations, optimizer, precision) | {"master": 4 * parameters}
 
 
+def no_key_in_fp32(parameters, activations, optimizer, precision):
+    right = training_memory(parameters, activations, optimizer, precision)
+    return {name: size for name, size in right.items() if name != "master" or precision == "mixed"}
+
+
+def no_master_copy_for_sgd(parameters, activations, optimizer, precision):
+    right = training_memory(parameters, activations, optimizer, precision)
+    return right | {"master": 0 if optimizer == "sgd" else right["master"]}
+
+
 def wide_gradients(parameters, activations, optimizer, precision):
     return training_memory(parameters, activations, optimizer, precision) | {"gradients": 4 * parameters}
 
@@ -136,7 +147,23 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
             yield Case(name, (parameters, activations, optimizer, precision))
 
 
-JUDGE = same_value(rtol=1e-9)
+def has_the_keys(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """Names the key that is missing, and one that nobody asked for."""
+    if not isinstance(seen.value, dict):
+        return None
+    missing = [repr(key) for key in expected.value if key not in seen.value]
+    more = [repr(key) for key in seen.value if key not in expected.value]
+    if not missing and not more:
+        return None
+    said = [f"The key {key} is missing." for key in missing[:1]] + [
+        f"The key {key} is not asked for." for key in more[:1]
+    ]
+    return Finding(
+        " ".join(said), short(list(expected.value)), short(list(seen.value)), ("keys", sorted(missing), sorted(more))
+    )
+
+
+JUDGE = all_of(has_the_keys, same_value(rtol=1e-9))
 
 MEMORY = Exercise(
     id="03.3",
@@ -185,13 +212,24 @@ MEMORY = Exercise(
                 "Plain SGD keeps nothing from one step to the next: it needs the gradient and no more.",
             ),
             Mistake(
-                "half of everything",
+                "no master copy for plain SGD",
+                no_master_copy_for_sgd,
+                "You leave the master copy out for plain SGD. It belongs to mixed precision, whatever the optimizer: there is "
+                "always an update that would vanish in 2 bytes.",
+            ),
+            Mistake(
+                "no key for the master copy in fp32",
+                no_key_in_fp32,
+                "In fp32 the part is there too: a master copy of 0 bytes, so that all dictionaries have the same keys.",
+            ),
+            Mistake(
+                "mixed precision halves every part",
                 mixed_is_half_of_everything,
                 "You halve every part. Mixed precision is *mixed*: the optimizer works on a master copy in 4 bytes, with "
                 "its state in 4 bytes too. Small updates would vanish in 2.",
             ),
             Mistake(
-                "state in 2 bytes",
+                "the optimizer's state in 2 bytes",
                 narrow_state,
                 "The optimizer's state stays in 4 bytes in mixed precision: it belongs to the master copy.",
             ),
@@ -212,40 +250,44 @@ MEMORY = Exercise(
                 "In fp32 the parameters are exact enough themselves; there is no master copy.",
             ),
             Mistake(
-                "gradients in 4 bytes",
+                "gradients in 4 bytes in mixed precision",
                 wide_gradients,
                 "In mixed precision backward gives the gradients in the type of the parameters, 2 bytes each.",
             ),
             Mistake(
-                "parameters in 4 bytes",
+                "parameters in 4 bytes in mixed precision",
                 wide_parameters,
                 "In mixed precision the parameters that forward and backward work with take 2 bytes; those in 4 are the "
                 "master copy.",
             ),
             Mistake(
-                "activations in 4 bytes",
+                "activations in 4 bytes in mixed precision",
                 wide_activations,
                 "In mixed precision the layers compute in 2 bytes, and so is what they keep.",
             ),
             Mistake(
-                "no gradients",
+                "leaves the gradients out",
                 no_gradients,
                 "Every parameter has a gradient, as large as the parameter.",
             ),
             Mistake(
-                "gradients of the activations",
+                "counts the gradients of the activations too",
                 gradients_of_activations,
                 "Gradients of activations come and go on the way back, one layer at a time. The part that stays is those "
                 "of the parameters.",
             ),
-            Mistake("counts bits", counts_bits, "Your numbers are bits. A byte is 8 of them: fp32 takes 4 bytes."),
             Mistake(
-                "counts numbers",
+                "counts bits instead of bytes",
+                counts_bits,
+                "Your numbers are bits. A byte is 8 of them: fp32 takes 4 bytes.",
+            ),
+            Mistake(
+                "counts numbers instead of bytes",
                 counts_numbers,
                 "Your parts count numbers. Each takes 4 bytes, or 2 in mixed precision where it says so.",
             ),
             Mistake(
-                "the sum alone",
+                "returns the sum of the parts alone",
                 the_sum_alone,
                 "You return one number. A dictionary with the five parts is asked for; the sum does not say what to "
                 "attack.",

@@ -5,12 +5,12 @@ Floor 4, room `exercises`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from lockstep.exercises.compare import alike
-from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.exercise import Case, Mistake, Symptom
 from lockstep.exercises.judge import Finding, Judge, same_value
 from lockstep.exercises.observe import Observation
 
@@ -47,6 +47,15 @@ def by_wrong_number(mistakes: Sequence[Mistake]) -> tuple[Mistake, ...]:
         return replace(mistake, symptom=symptom)
 
     return tuple(map(of, mistakes))
+
+
+def gives_what(*functions: Callable[..., Any]) -> Symptom:
+    """The returned value is what one of these functions gives: one mistake that is written in several ways."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        return seen.error is None and any(alike(seen.value, one(*case.args)) for one in functions)
+
+    return symptom
 
 
 def _numbers(value: Any) -> dict[Any, Any]:
