@@ -9,8 +9,10 @@ one batch, no optimizer. The ratio of a pair is ours by torch's, of the slower r
 95 % interval (bootstrap over pairs), and torch's against torch's in the same run, which says what the machine alone
 does. "At most 1.00 x" holds when the upper end is below 1.03.
 
-Predictions: each schedule's chunks are calibrated by the median span of each kind of action in every other step, then
-the schedule is simulated, and its idle share (of both ranks, in the makespan) set beside the median of the steps between.
+Predictions: each schedule's chunks are calibrated by the median span of each kind of action in every other step, and a
+message by there and back; then the schedule is simulated, and its idle share (of both ranks, in the makespan) set
+beside the median of the steps between. That holds on cores that nobody else uses: elsewhere a rank that a message wakes
+waits for a core, which no calibration of the stages knows.
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ def steps_in_turn(comm: Communicator, pairs: int) -> dict[str, list[float]]:
     return dict(taken)
 
 
-def marked_steps(comm: Communicator, rounds: int) -> list[tuple[str, float]]:
-    """(schedule, when its step began) of every step; the spans are in the run's trace."""
+def marked_steps(comm: Communicator, rounds: int) -> tuple[list[tuple[str, float]], float]:
+    """((schedule, when its step began) of every step, seconds of a message); the spans are in the run's trace."""
     images, labels = batch()
     ours, marks, order = pipelines(comm), [], random.Random(1)
     for _ in range(rounds):
@@ -110,19 +112,35 @@ def marked_steps(comm: Communicator, rounds: int) -> list[tuple[str, float]]:
             comm.barrier()
             marks.append((name, comm.now()))
             ours[name].step(images, labels)
-    return marks
+    return marks, _transfer(comm, rounds)
+
+
+def _transfer(comm: Communicator, rounds: int) -> float:
+    """Median seconds that one activation takes to the other rank: half of there and back."""
+    activation, taken = torch.ones(IMAGES // MICRO_BATCHES, 24, 16, 16), []
+    for _ in range(rounds):
+        comm.barrier()
+        begun = time.perf_counter()
+        for sender in range(RANKS):
+            if comm.rank == sender:
+                comm.send(activation, 1 - sender)
+            else:
+                comm.recv(activation, sender)
+        taken.append((time.perf_counter() - begun) / 2)
+    return median(taken)
 
 
 def predictions(rounds: int) -> list[tuple[str, float, float]]:
     """(schedule, predicted idle share, measured idle share) from one run."""
     run = launch(marked_steps, RANKS, rounds, timeout=3600)
-    steps = _steps(run.trace, run.values[0])[3 * len(OURS) :]  # the first ones warm up
+    marks, transfer = run.values[0]
+    steps = _steps(run.trace, marks)[3 * len(OURS) :]  # the first ones warm up
     found = []
     for name, make in OURS.items():
         schedule = make(RANKS, MICRO_BATCHES)
         own = [spans for other, spans in steps if other == name]
         calibration, judged = own[::2], own[1::2]
-        timing = schedule.simulate(*_costs(schedule, calibration).values())
+        timing = schedule.simulate(*_costs(schedule, calibration).values(), transfer=transfer)
         found.append((name, sum(timing.bubble) / RANKS, median(map(_idle, judged))))
     return found
 
