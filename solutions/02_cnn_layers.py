@@ -13,7 +13,8 @@
 # %% [markdown]
 # # Lab 02 · CNN layers
 #
-# **Time:** 75 minutes, core exercises included; those marked *stretch* come on top.
+# **Time:** 100 minutes, core exercises included; those marked *stretch* come on top. The core exercises come in the
+# order 02.1, 02.2, 02.3, 02.6; 02.4 and 02.5 are the stretch ones, in section 5.
 #
 # **You will be able to**
 # - turn a convolution into one matrix product, with stride, padding, dilation and groups;
@@ -22,10 +23,6 @@
 # - train LeNet on layers that are yours from the first multiply-add to the last gradient.
 #
 # **You need:** lab 00. No GPU, no network.
-#
-# The picture is one output of a convolution. On the left the image in its frame of zeros, on the right the outputs. The
-# marked output is a sum: each hatched pixel times the weight that is written in it. `w12` is the weight in row 1,
-# column 2 of the kernel; all rows and columns count from 0.
 
 # %% tags=["parameters"]
 RANKS = 1  # this lab works in one process
@@ -63,17 +60,23 @@ from lockstep.trace.units import show_seconds
 
 torch.manual_seed(SEED)
 torch.set_num_threads(1)  # one thread, so that seconds can be compared
+
+# %% [markdown]
+# One output of a convolution: on the left the image in its frame of zeros, on the right the outputs. The marked output
+# is a sum: each hatched pixel times the weight that is written in it. `w12` is the weight in row 1, column 2 of the
+# kernel; all rows and columns count from 0.
+
+# %%
 viz.window(functional.conv2d, size=5, padding=1, output=(0, 1), title="Convolution, the library's")
 
 # %% [markdown]
-# Before you start, three questions from earlier labs. `hint("02.2")` helps a little more each time you call it, and
-# after three different attempts `solution("02.2")` shows an answer.
+# Before you start, three questions from earlier labs.
 
 # %%
 recall("02")
 
 # %% [markdown]
-# ## 1. One window (9 min)
+# ## 1. One window (12 min)
 #
 # A convolution slides a small *kernel* of weights over an image. At each stop it multiplies the pixels under it by its
 # weights and adds everything up: one output. An image has channels, and a kernel has weights for each of them; the sum
@@ -113,7 +116,10 @@ print(f"at most {apart:.1e} from torch")
 #
 # How many windows fit along one side? Everything after this needs the answer: a wrong one comes out as an error about
 # shapes, ten lines later. `size` is the number of pixels without the frame. When not even one window fits, the answer
-# is 0.
+# is 0. It is a whole number, an `int`.
+#
+# Stuck? `hint("02.1")` helps a little more each time you call it, and after three different attempts `solution("02.1")`
+# shows an answer. It is the same for all exercises.
 
 
 # %% tags=["exercise", "02.1"]
@@ -143,7 +149,7 @@ for name, setting in {
     print(f"{name:22} {setting[0]:3} pixels -> {size_of(*setting)}")
 
 # %% [markdown]
-# ## 2. From loops to one matrix product (20 min)
+# ## 2. From loops to one matrix product (30 min)
 #
 # Seven loops in Python are slow. The way out is old (Chellapilla, Puri and Simard 2006): **im2col**, from image to
 # columns. Write every window as a *column* of a matrix. A kernel, written as a row, then meets all windows in one
@@ -167,8 +173,13 @@ viz.numbers(
 # %% [markdown]
 # Every pixel inside is copied up to four times, for a 5x5 kernel up to 25 times. The multiply-adds stay what they were.
 #
-# Predict: LeNet's second convolution on one image, once by loops over plain Python numbers and once by im2col and a
-# matrix product. How many times as fast is im2col?
+# **LeNet** (LeCun and others 1998) is the small network that reads digits in section 6: two convolutions, each with a
+# pooling behind it, then three linear layers. Its *second convolution* will be our yardstick: 6 channels of 14x14
+# pixels come in, 16 kernels of 6x5x5 weights give 16 channels of 10x10 outputs. That is 16·6·5·5·10·10 = 240,000
+# multiply-adds for one image.
+#
+# Predict: this convolution on one image, once by loops over plain Python numbers and once by im2col and a matrix
+# product. How many times as fast is im2col?
 
 # %% tags=["predict"]
 predict("02.p1", None)
@@ -193,7 +204,11 @@ print((torch.rand(8, 2, 3, 5) @ torch.rand(8, 2, 5, 4)).shape, "@ multiplies the
 # Write the convolution of `x` (N, C, H, W) with `weight` (O, I, R, S), plus `bias` (O,). Kernels are not turned round:
 # weight (0, 0) meets the window's first pixel. All settings are whole numbers, the same for rows and columns. Go
 # through the places of the kernel, gather one slice for each, and multiply once. Groups need no loop: the channels of a
-# group stand side by side, so one `reshape` gives them an axis of their own.
+# group stand side by side, so one `reshape` gives them an axis of their own. The result has the dtype of `x`, and so
+# has every tensor on the way: the checks, and gradcheck later, come in float64. `x` itself stays as it is.
+#
+# Not to be called here: ready-made convolutions and `torch.nn.functional.unfold`, which is im2col. Everything else may
+# be, the tensor's own `x.unfold` too.
 
 
 # %% tags=["exercise", "02.2"]
@@ -239,7 +254,31 @@ viz.window_player(my_forward, size=5 if FAST else 7, stride=2, padding=1, dilati
 
 # %% [markdown]
 # Now the seconds. The loops are the library's, over plain Python numbers, since indexing a tensor one number at a time
-# would be slower still.
+# would be slower still. If your function takes too long for what follows, the cell says so, and the library's takes its
+# place from here on; a faster one, checked, gets its place back when you run the cell again.
+
+
+# %%
+def quick(id, function, *arguments, most=0.02):
+    """The function and whose it is, or the library's, where one call takes too long to experiment with."""
+    for _ in range(3):  # the first call warms up, and another program may be in the way
+        start = time.perf_counter()
+        function(*arguments)
+        taken = time.perf_counter() - start
+        if taken < most:
+            return function, whose(id)
+        if taken > 20 * most:
+            break
+    print(
+        f"Your {id} is right, but takes {show_seconds(taken)} for one small image where at most {show_seconds(most)} "
+        "would do. Thousands of calls follow, so from here on the library's takes its place."
+    )
+    return find(id).reference, "the library's (yours takes too long)"
+
+
+one_digit, one_kernel = torch.rand(1, 1, 28, 28), torch.rand(1, 1, 5, 5)
+my_forward, forward_is = quick("02.2", mine("02.2"), one_digit, one_kernel, torch.zeros(1), 1, 2, 1, 1)
+print(f"convolution: {forward_is}")
 
 
 # %% tags=["experiment"]
@@ -259,11 +298,11 @@ how = (1, 0, 1, 1)  # stride, padding, dilation, groups
 multiply_adds = 16 * 6 * 5 * 5 * 10 * 10
 took = {
     "loops": seconds(functional.conv2d_loops, one_image, weight, bias, *how, times=1),
-    f"im2col, {whose('02.2')}": seconds(my_forward, one_image, weight, bias, *how, times=20),
+    f"im2col, {forward_is}": seconds(my_forward, one_image, weight, bias, *how, times=20),
     "torch": seconds(conv2d, one_image, weight, bias, *how, times=20),
 }
 for way, one in took.items():
-    print(f"{way:22} {show_seconds(one):>9}, {1e9 * one / multiply_adds:8.3f} ns for each multiply-add")
+    print(f"{way:43} {show_seconds(one):>9}, {1e9 * one / multiply_adds:8.3f} ns for each multiply-add")
 
 # %%
 by_loops, by_im2col, _ = took.values()
@@ -271,11 +310,11 @@ reveal("02.p1", by_loops / by_im2col)
 
 # %% [markdown]
 # The same multiply-adds, and copies on top. What is gained: Python is asked a few dozen times instead of a quarter of a
-# million times, and a matrix product reads each number into the cache once and uses it for many outputs, several in one
-# instruction. The form of a computation matters more than the number of its operations; you will meet that again.
+# million times, and a matrix product reads each number once into the *cache*, the small fast memory inside the
+# processor, and uses it for many outputs, several in one instruction. The form of a computation matters more than the number of its operations; you will meet that again.
 
 # %% [markdown]
-# ## 3. The way back (21 min)
+# ## 3. The way back (28 min)
 #
 # Training needs the gradient of the loss for every weight, and for every pixel that an earlier layer has computed. A
 # layer is told `grad`, the gradient for its *output*, and has to answer with the gradients for its inputs.
@@ -292,7 +331,8 @@ reveal("02.p1", by_loops / by_im2col)
 # back to the pixels, **col2im**: each row of X was *read* from a slice of the image, and each row of dX is *added* to
 # the same slice.
 #
-# Predict: how many times as long as the forward pass does the backward pass take, for LeNet's second convolution?
+# Predict: how many times as long as the forward pass does the backward pass take, for LeNet's second convolution (the
+# 240,000 multiply-adds from above) and 32 images?
 
 # %% tags=["predict"]
 predict("02.p2", None)
@@ -302,6 +342,8 @@ predict("02.p2", None)
 #
 # Return the three gradients `dx`, `dweight`, `dbias`, each in the shape of what it belongs to. The slices are those of
 # your forward pass. Think of the frame: the windows were read from the padded image, and the frame was no input.
+#
+# Not to be called here: ready-made convolutions, `unfold`, `fold`, and autograd, which would do all of it for you.
 
 
 # %% tags=["exercise", "02.3"]
@@ -336,8 +378,8 @@ check("02.3", conv2d_backward)
 
 # %% [markdown]
 # The figure lets your function count. With all weights and all of `grad` equal to 1, `dx` says in how many windows each
-# pixel lies. Where a 3x3 kernel has stride 3, the windows do not overlap, and the last row and column lie in none: they
-# get no gradient, whatever happens in them.
+# pixel lies; the darker a cell, the larger its number. Where a 3x3 kernel has stride 3, the windows do not overlap, and
+# the last row and column lie in none: they get no gradient, whatever happens in them.
 
 # %%
 my_backward = mine("02.3")
@@ -353,6 +395,11 @@ viz.numbers(
     {f"stride {stride}": windows_over_each_pixel(stride) for stride in (1, 2, 3)},
     f"Windows over each pixel of a 7x7 image, by {whose('02.3')} function",
 )
+
+# %%
+one_output = torch.rand(1, 1, 28, 28)
+my_backward, backward_is = quick("02.3", mine("02.3"), one_output, one_digit, one_kernel, 1, 2, 1, 1)
+print(f"its backward pass: {backward_is}")
 
 # %% tags=["experiment"]
 batch = torch.randn(32, 6, 14, 14)
@@ -420,7 +467,7 @@ for what, difference in zip(("y", "dx", "dweight", "dbias"), apart.tolist(), str
     print(f"{what:8} at most {difference:.1e} from torch, over {len(grid)} settings")
 
 # %% [markdown]
-# ## 4. A loss that nothing breaks (8 min)
+# ## 4. A loss that nothing breaks (10 min)
 #
 # The last layer gives a *logit* for each of K classes, any number at all. **Softmax** makes probabilities of them,
 # exp(logit) divided by the sum of all exp(logit). **Cross-entropy** is minus the logarithm of the probability of the
@@ -431,7 +478,10 @@ for what, difference in zip(("y", "dx", "dweight", "dbias"), apart.tolist(), str
 #
 # Take `logits` (N, K) and `labels` (N,), return the loss and its gradient for the logits. It must be right for logits
 # of any size, also where `exp` overflows or a probability becomes 0: at logits of 1000 and 0 the loss of the second
-# class is 1000, not infinite and not 27.6.
+# class is 1000, not infinite and not 27.6. The loss may be a tensor without axes or a plain number.
+#
+# Not to be called here: `cross_entropy`, `log_softmax`, `logsumexp` and their like, and autograd; each of them holds
+# the trick that you are asked for. `softmax` may be.
 
 
 # %% tags=["exercise", "02.6"]
@@ -466,7 +516,8 @@ print(f"{whose('02.6')} loss {my_loss(logits, labels)[0]:.4f}, torch's {cross_en
 # ### Exercise 02.4 · `max_pool_backward` (stretch)
 #
 # `grad` (N, C, P, Q) belongs to the outputs of windows of `kernel` x `kernel` pixels of `x` (N, C, H, W), which start
-# every `stride` pixels; there is no padding. Return the gradient for `x`. Each channel is pooled by itself.
+# every `stride` pixels; there is no padding. Return the gradient for `x`. Each channel is pooled by itself. Not to be
+# called: `max_pool2d`, `max_unpool2d` and autograd.
 
 
 # %% tags=["exercise", "02.4"]
@@ -500,7 +551,8 @@ check("02.4", max_pool_backward)
 # ### Exercise 02.5 · `batch_norm_backward` (stretch)
 #
 # Return `dx`, `dweight`, `dbias` in training mode. The trap: mean and variance are computed from x, so each pixel
-# changes every output of its channel. The variance is the biased one, the mean of the squared distances.
+# changes every output of its channel. The variance is the biased one, the mean of the squared distances. Not to be
+# called: ready-made batch norms and autograd.
 
 
 # %% tags=["exercise", "02.5"]
@@ -539,24 +591,11 @@ for mode, dx in (("training", in_training), ("evaluation", in_evaluation)):
 # ## 6. LeNet, all yours (10 min)
 #
 # Now the functions become layers. The next cell makes a convolution, a pooling and a loss of them; `with_layers` puts
-# them into LeNet in place of PyTorch's, and takes the library's for what you have not written (linear layers and
-# ReLU). Not one gradient is PyTorch's own. A convolution in nested loops would train for an hour, so one that takes too
-# long gives way to the library's, and the cell says so.
-
+# them into LeNet in place of PyTorch's, and takes the library's for what you have not written (the forward pass of
+# pooling, linear layers and ReLU). Not one gradient is PyTorch's own.
 
 # %%
-def quick(id, function, *arguments):
-    """The function, or the library's, where it would be too slow to train with."""
-    if min(seconds(function, *arguments, times=1) for _ in range(3)) < 0.05:
-        return function, whose(id)
-    return find(id).reference, "the library's (yours takes too long to train with)"
-
-
-digit, first_weight, first_bias = torch.rand(1, 1, 28, 28), torch.randn(6, 1, 5, 5), torch.randn(6)
-first_grad = torch.rand(1, 6, 28, 28)
-my_forward, forward_is = quick("02.2", my_forward, digit, first_weight, first_bias, 1, 2, 1, 1)
-my_backward, backward_is = quick("02.3", my_backward, first_grad, digit, first_weight, 1, 2, 1, 1)
-my_pool, pool_is = quick("02.4", mine("02.4"), torch.rand(1, 6, 14, 14), first_grad, 2, 2)
+my_pool, pool_is = quick("02.4", mine("02.4"), torch.rand(1, 6, 14, 14), torch.rand(1, 6, 28, 28), 2, 2, most=0.05)
 print(f"forward: {forward_is}; backward: {backward_is}; pooling: {pool_is}; loss: {whose('02.6')}")
 
 
@@ -578,7 +617,7 @@ class Loss(torch.autograd.Function):
     def forward(ctx, logits, labels):
         loss, gradient = my_loss(logits, labels)
         ctx.save_for_backward(gradient)
-        return loss
+        return torch.as_tensor(loss, dtype=logits.dtype)  # it may be a plain number
 
     @staticmethod
     def backward(ctx, grad):
@@ -623,7 +662,7 @@ for ours, theirs, settings in ((SGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.
 # Before it trains: of LeNet's 61,706 parameters the two convolutions hold 2,572, which is 4 %. The linear layers hold
 # the rest.
 #
-# Predict: what percentage of a training step's time do the two convolutions take?
+# Predict: run all layers forward and backward on 32 digits. What percentage of that time do the two convolutions take?
 
 # %% tags=["predict"]
 predict("02.p3", None)
@@ -653,9 +692,12 @@ reveal("02.p3", 100 * spent["Conv2d"] / sum(spent.values()), "%")
 
 # %% [markdown]
 # A weight of a linear layer is used once for an image. A weight of a convolution is used at every window, here up to
-# 784 times: parameters say little about work. Lab 03 counts both, for every layer of any network.
+# 784 times: parameters say little about work. And work, counted in multiply-adds, says little about time: pooling has
+# no parameter and no multiply-add at all, and look at its share. It reads every number, compares and notes where the
+# largest was, each of these a pass of its own through memory. Lab 03 counts all three, for every layer of any network.
 #
-# Now train: 4,000 digits, 1,000 held out. Beside it runs the same LeNet from the same first weights with PyTorch's
+# Now train: on 4,000 digits, while 1,000 are *held out*, kept away from training and used only to measure. An *epoch*
+# is one pass over the 4,000. Beside it runs the same LeNet from the same first weights with PyTorch's
 # layers, loss and optimizer, and a third one with a bug. Its backward pass uses kernels that are *turned round* for dx,
 # one of the mistakes that 02.3 knows: the first convolution gets a wrong gradient, all other layers a right one.
 #
@@ -717,7 +759,9 @@ runs = {
     "kernels turned round": training(buggy, Loss.apply, SGD(buggy.parameters(), 0.02, 0.9)),
 }
 for name, (losses, accuracies, took_seconds) in runs.items():
-    print(f"{name:26} {accuracies[-1]:.1%} held out, loss {losses[-1]:.4f}, {took_seconds:.1f} s")
+    print(f"{name:50} {accuracies[-1]:.1%} held out, loss {losses[-1]:.4f}, {took_seconds:.1f} s")
+if FAST:
+    print(f"FAST: after {steps} steps none of them has learnt much yet; what the text says below needs FAST = False")
 
 # %%
 viz.curves(
@@ -733,9 +777,10 @@ viz.curves(
 reveal("02.p4", 100 * runs["kernels turned round"][1][-1], "%")
 
 # %% [markdown]
-# Two of the three lines lie on top of each other: your layers and PyTorch's take the same steps. The third is the one
-# to remember. A network with a wrong gradient *trains*. It may end a little lower, and nobody who sees its curve alone
-# would suspect anything. Training that works proves little; gradcheck, which takes a second, names the layer:
+# Two of the three lines belong together: your layers and PyTorch's take the same steps up to rounding. Rounding grows
+# from step to step, so the two come apart a little, in the accuracy more than in the loss. The third line is the one to
+# remember. A network with a wrong gradient *trains*. It may end a little lower, and nobody who sees its curve alone
+# would suspect anything. Training that works proves little; gradcheck names the layer:
 
 
 # %%
@@ -744,7 +789,9 @@ def passes_gradcheck(function):
     return torch.autograd.gradcheck(function.apply, (x, w, b, 1, 1, 1, 1), raise_exception=False)
 
 
+start = time.perf_counter()
 print("gradcheck:", {one.__name__: passes_gradcheck(one) for one in (Convolution, TurnedKernel)})
+print(f"both together took {show_seconds(time.perf_counter() - start)}")
 
 # %% [markdown]
 # ## 7. The real thing (2 min)
@@ -773,23 +820,26 @@ print(f"largest difference, relative to the largest number: {largest:.1e}")
 # %% [markdown]
 # PyTorch's is faster because it never writes the column matrix: it picks the pixels while it multiplies.
 #
-# ## 8. On real hardware, and what you know now (2 min)
+# ## 8. On real hardware, and what you know now (5 min)
 #
-# On a GPU the work goes to cuDNN, which has several ways for one convolution: a GEMM that gathers its columns on the
-# fly, Winograd's scheme with fewer multiplications for 3x3 kernels, Fourier transforms for large ones.
+# On a GPU the work goes to *cuDNN*, NVIDIA's library of the operations of neural networks. It has several ways for one
+# convolution: a GEMM that gathers its columns on the fly; *Winograd's* scheme, which computes several outputs of a 3x3
+# kernel together and shares part of their products, so that there are fewer; Fourier transforms for large kernels.
 # `torch.backends.cudnn.benchmark = True` tries them on the first batch and keeps the fastest; some add in an order that
-# changes from run to run. This trains a ResNet-18 on the GPU that it finds, or on the CPU:
+# changes from run to run. This trains LeNet, on a laptop too:
 #
 # ```
-# torchrun --nproc-per-node=1 -m lockstep.train --model resnet18 --data shapes32 --epochs 5
+# torchrun --nproc-per-node=1 -m lockstep.train --model lenet --data mnist5k --epochs 3
 # ```
+#
+# With a GPU, take a larger network: `--model resnet18 --data shapes32 --epochs 5`.
 #
 # **Summary**
 # - A convolution is a matrix product of kernels with columns of windows. Copying pixels for it pays many times over.
 # - Backward: dW = dY Xᵀ, dX = Wᵀ dY, and what was read from a slice is added to the same slice. Sums, no means.
 # - Backward makes twice the multiply-adds of forward, and the first layer's is spared half of them.
 # - Take the largest logit off, and never the logarithm of a softmax.
-# - The layers with few parameters can do most of the work.
+# - Parameters do not tell where the time goes: layers with few of them, or none, can take most of it.
 # - A wrong gradient can train. gradcheck, in float64, finds it.
 #
 # Questions. Choose, say how sure you are, and read why.

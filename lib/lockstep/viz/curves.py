@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -19,6 +20,7 @@ LOOKS = (  # colour, mark, line; the first marks are hollow and large, so that a
     {"color": ORANGE, "marker": "D", "linestyle": "-.", "markersize": 6},
     {"color": PURPLE, "marker": "v", "linestyle": "-", "markersize": 7},
 )
+FEW, APART = 12, 0.05  # points that are set apart, by that share of a step, so that no mark hides another
 
 
 def curves(
@@ -39,9 +41,11 @@ def curves(
         axes = canvas.subplots(1, len(panels), squeeze=False)[0]
         canvas.subplots_adjust(left=0.07, right=0.99, top=0.78, bottom=0.13, wspace=0.2)
         for axis, (quantity, lines) in zip(axes, panels.items(), strict=True):
-            for run, values in lines.items():
-                axis.plot(range(1, len(values) + 1), values, label=run, **looks[run])
+            for number, (run, values) in enumerate(lines.items()):
+                aside = APART * (number - (len(lines) - 1) / 2) if len(values) <= FEW else 0.0
+                axis.plot([at + aside for at in range(1, len(values) + 1)], values, label=run, **looks[run])
             axis.set(xlabel=along, ylabel=quantity)
+            _begin_at_zero(axis, quantity)
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             if quantity in shares:
                 axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -51,6 +55,15 @@ def curves(
     return Figure(
         canvas, f"{title}. " + " ".join(_words(name, lines, name in shares) for name, lines in panels.items())
     )
+
+
+def _begin_at_zero(axis: Axes, quantity: str) -> None:
+    """Where what is not shown would be more than half of the axis, the label says that it does not begin at 0."""
+    lowest, highest = axis.dataLim.intervaly
+    if 0 <= lowest < highest / 2:
+        axis.set_ylim(bottom=0)
+    elif lowest > 0:
+        axis.set_ylabel(f"{quantity} (axis not from 0)")
 
 
 def _words(quantity: str, lines: Mapping[str, Sequence[float]], share: bool) -> str:

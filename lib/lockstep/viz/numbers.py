@@ -29,10 +29,11 @@ def numbers(tables: Mapping[str, Tensor], title: str) -> Figure:
     largest = max(float(table.abs().max()) for table in tables.values()) or 1.0
     with our_style():
         wide = 0.3 + sum(max(CELL * table.shape[1], 1.1) + GAP for table in tables.values())
-        tall = 0.75 + CELL * max(table.shape[0] for table in tables.values()) + 0.15
+        tall = 0.75 + CELL * max(table.shape[0] for table in tables.values()) + 0.4
         wide = max(wide, 0.3 + 0.095 * len(title))
         canvas, at = Canvas(figsize=(wide, tall)), 0.3
         canvas.text(0.1 / wide, 1 - 0.1 / tall, title, va="top", fontsize=11.5, fontweight="bold")
+        canvas.text(0.3 / wide, 0.1 / tall, "the darker, the larger", va="bottom", color=QUIET)
         for name, table in tables.items():
             rows, columns = table.shape
             place = (at / wide, (tall - 0.75 - CELL * rows) / tall, CELL * columns / wide, CELL * rows / tall)

@@ -1,6 +1,6 @@
 """A moving figure: frames drawn beforehand, a slider, a play button that waits to be pressed.
 
-Floor 3. Core ipywidgets only (7.7 or later); without them, or where they are not shown, the last frame.
+Floor 3. Core ipywidgets only (7.7 or later); without them, or where they are not shown, one frame.
 """
 
 from __future__ import annotations
@@ -23,20 +23,26 @@ class Frame:
 
 @dataclass(frozen=True)
 class Player:
-    """frames: the pictures. alt: the whole, numbers included. width: css pixels."""
+    """frames: the pictures. alt: the whole, numbers included. width: css pixels.
+
+    along: what the slider moves through. start: the frame that is shown first; the last one by default.
+    """
 
     frames: Sequence[Frame]
     alt: str
     width: int
+    along: str = "time"
+    start: int = -1
 
     def widget(self) -> Any:
-        """A new ipywidgets box that shows the last frame until the reader moves the slider or presses play."""
+        """A new ipywidgets box that shows the first view until the reader moves the slider or presses play."""
         import ipywidgets as w
 
         last = len(self.frames) - 1
-        image = w.HTML(self._tag(last))
-        slider = w.IntSlider(last, 0, last, description="time", readout=False, continuous_update=True)
-        said = w.Label(self.frames[last].label)
+        first = self.start % len(self.frames)
+        image = w.HTML(self._tag(first))
+        slider = w.IntSlider(first, 0, last, description=self.along, readout=False, continuous_update=True)
+        said = w.Label(self.frames[first].label)
         play = w.Play(value=0, min=0, max=last, interval=500)
 
         def show(change: dict) -> None:
@@ -55,7 +61,7 @@ class Player:
         return self.alt
 
     def _repr_html_(self) -> str:
-        return image_tag(self.frames[-1].png, self.alt, self.width)
+        return image_tag(self.frames[self.start].png, self.alt, self.width)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """The widget for front ends that show widgets, the last frame for all others."""

@@ -21,8 +21,8 @@ from lockstep.viz.figure import INK, ORANGE, QUIET, SCREEN, SKY, Figure, our_sty
 from lockstep.viz.player import Frame, Player
 
 MOST = 9  # pixels a side, so that there is room for a label in each
-FRAME_SCALE, FRAME_COLORS = 0.9, 24
-CELL, GAP = 0.38, 1.0  # inches
+FRAME_SCALE, FRAME_COLORS = 1.4, 24
+CELL, GAP = 0.42, 1.0  # inches
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ def window_player(
         width = round(canvas.get_figwidth() * SCREEN)
         image = small_png(pixels(canvas, FRAME_SCALE), FRAME_COLORS)
         frames.append(Frame(image, _words(reading, output, title), f"output {output}"))
-    return Player(tuple(frames), f"{len(frames)} outputs, the last of them: {frames[-1].alt}", width)
+    told = f"{len(frames)} outputs, the first of them: {frames[0].alt}"
+    return Player(tuple(frames), told, width, along="output", start=0)
 
 
 def record(conv: Callable[..., Tensor], size: int, kernel: int, stride: int, padding: int, dilation: int) -> Reading:
@@ -155,4 +156,4 @@ def _cell(axes: Axes, row: int, column: int, face: str, hatch: str, said: str, c
     axes.add_patch(Rectangle((column + 0.03, row + 0.03), 0.94, 0.94, **look))
     if said:
         behind = {"facecolor": face, "edgecolor": "none", "pad": 0.8}
-        axes.text(column + 0.5, row + 0.5, said, ha="center", va="center", color=color, bbox=behind, fontsize=8.5)
+        axes.text(column + 0.5, row + 0.5, said, ha="center", va="center", color=color, bbox=behind, fontsize=9.5)
