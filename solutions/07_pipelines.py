@@ -63,6 +63,8 @@ from lockstep.trace.units import show_seconds, show_share
 from lockstep.world import RunError, launch, simulate
 
 torch.set_num_threads(1)
+
+# %%
 viz.gantt(pipeline.one_f_one_b(4, 6), "A pipeline of four ranks, the library's schedule")
 
 # %% [markdown]
@@ -393,7 +395,7 @@ viz.timeline(fused_run, title=f"1F1B, {whose('07.3')} function, each gap one exc
 # time, and then some steps. It takes about ten seconds here.
 
 
-# %%
+# %% tags=["experiment"]
 def halves():
     """A small CNN in two stages of about the same work."""
     torch.manual_seed(SEED)
@@ -622,7 +624,7 @@ check("07.6", stashed_version)
 # it. The pipeline logs which version each micro-batch met. It takes some seconds.
 
 
-# %%
+# %% tags=["experiment"]
 def four_stages():
     torch.manual_seed(SEED)
     middle = [nn.Sequential(nn.Linear(48, 48), nn.Tanh()) for _ in range(2)]
@@ -648,6 +650,8 @@ runs = {
     for rate in ((0.3,) if FAST else (0.3, 0.1))
     for p in (1, 4)
 }
+
+# %%
 log = runs[4, 0.3].values[0][1]  # of rank 0, in its last epoch
 use = next(line for line in log if line.micro_batch == 20)
 print(f"micro-batch 20 on rank 0: {use.updated - use.forward} updates old; {use.held} versions kept")
