@@ -89,5 +89,15 @@ def test_a_text_is_asked_for_a_number_and_refused_beside_a_measured_one():
     assert "give a number" not in predict("05.p3", -2).text + predict("05.p4", "3").text
 
 
+# Story: lab 03 asks for a word in quotes, and who wrote it was told to give a number.
+def test_a_word_is_taken_where_a_word_is_asked_for():
+    text = predict("03.p5", "network").text
+    assert "noted" in text and "number" not in text
+    text = predict("03.p5", "the cables").text
+    assert "'computation', 'memory', 'network'" in text and "number" not in text
+    assert "none of the words" in predict("03.p5", 3).text
+    assert "the same" in (predict("03.p5", "memory"), reveal("03.p5", "memory"))[1].text
+
+
 def test_without_a_prediction_nobody_is_asked_why():
     assert "why?" not in reveal("05.p1", 6.0).text

@@ -11,6 +11,7 @@ from typing import Any
 
 from lockstep.exercises import keep
 from lockstep.exercises.card import Card, Row
+from lockstep.exercises.registry import words
 
 
 def predict(id: str, value: Any, reason: str = "") -> Card:
@@ -39,8 +40,9 @@ def predict(id: str, value: Any, reason: str = "") -> Card:
         entry = dict(entry)
     stands = value == entry["value"]
     if entry["revealed"] is None:
-        doubt = (Row("A number?", _asks_for_number(id, value)),) if isinstance(value, str) else ()
-        return Card(f"Prediction {id}", "noted", "good", (Row("You say", said(value)), *_reason(entry), *doubt))
+        return Card(
+            f"Prediction {id}", "noted", "good", (Row("You say", said(value)), *_reason(entry), *_doubt(id, value))
+        )
     rows = [Row("You said", said(entry["value"]))]
     if entry.get("late"):
         rows.append(Row("Late", "The measured value had already been shown."))
@@ -111,6 +113,15 @@ def said(value: Any) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _doubt(id: str, value: Any) -> tuple[Row, ...]:
+    """What to say of a text where a number is asked for, or of anything else where one of some words is."""
+    asked = words(id)
+    if asked:
+        listed = ", ".join(f"{word!r}" for word in asked)
+        return () if value in asked else (Row("Which one?", f"{value!r} is none of the words asked for: {listed}."),)
+    return (Row("A number?", _asks_for_number(id, value)),) if isinstance(value, str) else ()
 
 
 def _asks_for_number(id: str, value: str) -> str:

@@ -48,6 +48,11 @@ def question(id: str | Question) -> Question:
     return id if isinstance(id, Question) else _one_of(questions(), id, "question")
 
 
+def words(prediction: str) -> tuple[str, ...]:
+    """The words of which a prediction asks for one (a lab's `WORDS`); none where it asks for a number."""
+    return next((lab.WORDS[prediction] for lab in _labs() if prediction in getattr(lab, "WORDS", {})), ())
+
+
 def _one_of(values: list, id: str, what: str):
     for one in values:
         if one.id == id:

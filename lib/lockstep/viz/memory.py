@@ -39,7 +39,7 @@ LOOKS = {
     "workspace": (YELLOW, "||"),
 }
 CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # behind words that may lie on a line
-LINES = ((BLUE, "-", 1.6), (VERMILLION, "--", 2.2), (GREEN, ":", 2.4), (PURPLE, "-.", 2.0))
+LINES = ((BLUE, "-", 3.4), (VERMILLION, "--", 1.6), (GREEN, ":", 2.4), (PURPLE, "-.", 2.0))
 
 
 def memory_bars(
@@ -105,7 +105,7 @@ def _sentence(name: str, bar: Mapping[str, int], limit: int | None, limit_name: 
 
 
 def memory_curve(steps: Mapping[str, StepMemory], title: str = "Memory alive during a step") -> Figure:
-    """Bytes alive after each operation of a step, one line for each name; forward, backward and update are marked.
+    """Bytes alive after each operation of a step, one line for each name; its peak, forward, backward and update are marked.
 
     The marks are those of the first step. Raises ValueError without a step that has a curve.
     """
@@ -120,12 +120,14 @@ def memory_curve(steps: Mapping[str, StepMemory], title: str = "Memory alive dur
         for (name, step), (color, style, width) in zip(drawn.items(), LINES * len(drawn), strict=False):
             label = f"{name}: peak {step.peak / 1e6:,.1f} MB"
             axes.plot([size / 1e6 for size in step.curve], style, color=color, linewidth=width, label=label)
+            axes.plot(step.curve.index(step.peak), step.peak / 1e6, "o", color=color, markeredgecolor=INK, zorder=3)
         top = 1.16 * max(step.peak for step in drawn.values()) / 1e6
         for part, place in first.marks:
             axes.axvline(place, color=QUIET, linewidth=0.8, linestyle=(0, (2, 2)))
             axes.text(place, 0.985 * top, f" {part}", va="top", fontsize=8.5, color=QUIET)
         axes.set_ylim(0, top)
-        axes.set_xlim(0, max(len(step.curve) for step in drawn.values()))
+        longest = max(len(step.curve) for step in drawn.values())
+        axes.set_xlim(-0.02 * longest, longest)  # room for what happens before forward
         axes.set_xlabel("operations of the step, one after the other", fontsize=8.5, labelpad=2)
         axes.set_ylabel("MB alive")
         axes.legend(loc="upper right", frameon=True, fontsize=8.5)
@@ -157,7 +159,9 @@ class MemoryExplorer:
         pairs = [key[1:] for key in self.memories if key[0] == network]
         pairs.sort(key=lambda pair: pair != chosen)
         bars = {f"{one}, {kind}": self.memories[network, one, kind](batch) for one, kind in pairs}
-        return memory_bars(bars, self.gpus[gpu], f"{network}, batch {batch}, against {gpu} (predicted)", gpu)
+        return memory_bars(
+            bars, self.gpus[gpu], f"{network}, batch {batch}, against {gpu} (predicted)", gpu.split(",")[0]
+        )
 
     def widget(self) -> Any:
         """Menus above the figure; it is drawn again when one is changed."""

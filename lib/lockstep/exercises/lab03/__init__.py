@@ -13,5 +13,6 @@ from lockstep.exercises.lab03.segments import SEGMENTS
 from lockstep.exercises.lab03.state import MEMORY
 
 EXERCISES = (CONV_COST, SAVED, MEMORY, BATCH, SEGMENTS, LIMITS)
+WORDS = {"03.p5": ("computation", "memory", "network")}  # predictions that are a word
 
-__all__ = ["EXERCISES", "QUESTIONS"]
+__all__ = ["EXERCISES", "QUESTIONS", "WORDS"]
