@@ -494,14 +494,14 @@ for name in networks:
     print(f"{name:12}" + "".join(f"{fits:22,}" for fits in row))
 
 # %% [markdown]
-# The figure shows one network with 512 images, for every optimizer and precision, against a T4. Then change network,
+# The figure shows one network with 256 images, for every optimizer and precision, against a T4. Then change network,
 # batch, optimizer, precision and GPU. Find a case where the optimizer matters more than the precision.
 
 # %%
 SHOWN = "ResNet-18" if FAST else "ResNet-50"
 shown_first = sorted(memories, key=lambda one: one[0] != SHOWN)
-explorer = memory_explorer(shown_first, (512, 8, 32, 128), GPUS)
-explorer.figure(SHOWN, 512, "T4, 16 GiB", ("sgd", "fp32"))
+explorer = memory_explorer(shown_first, (256, 8, 32, 512), GPUS)
+explorer.figure(SHOWN, 256, "T4, 16 GiB", ("sgd", "fp32"))
 
 # %% tags=["widget"]
 explorer

@@ -130,7 +130,7 @@ def memory_curve(steps: Mapping[str, StepMemory], title: str = "Memory alive dur
         axes.set_xlim(-0.02 * longest, longest)  # room for what happens before forward
         axes.set_xlabel("operations of the step, one after the other", fontsize=8.5, labelpad=2)
         axes.set_ylabel("MB alive")
-        axes.legend(loc="upper right", frameon=True, fontsize=8.5)
+        axes.legend(loc="lower right", frameon=True, fontsize=8.5)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     said = " ".join(_peak_sentence(name, step) for name, step in drawn.items())

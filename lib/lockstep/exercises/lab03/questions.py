@@ -54,7 +54,7 @@ QUESTIONS = (
     ),
     Question(
         "03.q3",
-        "A chain of 100 equal layers is checkpointed in segments of 10. What does a step cost beside before?",
+        "A chain of 100 equal layers is checkpointed in segments of 10. What does a step cost, compared with before?",
         (
             Option(
                 "About a third more computation, and about a fifth of the activations.",
