@@ -399,12 +399,12 @@ def sum_of_three(source, out):
         at = cuda.blockIdx.x * 64 + cell - 1
         row[cell] = source[at] if at >= 0 and at < source.size else np.float32(0)
     cuda.syncthreads()
-    i = cuda.grid(1)
-    if i < out.size:
-        total = np.float32(0)  # a variable of the thread, kept in a register: a fast place of its own
+    n = cuda.grid(1)
+    if n < out.size:
+        three = np.float32(0)  # a variable of the thread, kept in a register: a fast place of its own
         for k in range(3):
-            total += row[cuda.threadIdx.x + k]
-        out[i] = total
+            three += row[cuda.threadIdx.x + k]
+        out[n] = three
 
 
 line, summed = matrix.reshape(-1)[:150].copy(), np.zeros(150, np.float32)
@@ -494,13 +494,13 @@ viz.warp_player(my_transpose, (2, 2), (32, 32), matrix, turned, numbers=(0, 1, 1
 # counts as 0. So `out` is as large as `image`. In plain Python, for the pixel in row y and column x:
 #
 # ```
-# total = 0
+# value = 0
 # for i in range(weights.shape[0]):
 #     for j in range(weights.shape[1]):
-#         row, column = y + i - weights.shape[0] // 2, x + j - weights.shape[1] // 2
-#         if 0 <= row < image.shape[0] and 0 <= column < image.shape[1]:
-#             total += weights[i, j] * image[row, column]
-# out[y, x] = total
+#         at = y + i - weights.shape[0] // 2, x + j - weights.shape[1] // 2
+#         if 0 <= at[0] < image.shape[0] and 0 <= at[1] < image.shape[1]:
+#             value += weights[i, j] * image[at]
+# out[y, x] = value
 # ```
 #
 # ### Exercise 01.4 · `conv2d_naive` (stretch)
@@ -846,8 +846,8 @@ else:
 # runs on the GPU as it stands; `profile` still counts in the simulator. What changes: caches catch part of what the naive
 # kernels waste, races go unnoticed, and the first launch of a kernel takes longer, because it is compiled.
 # `bench/simt_gpu.py` prints the milliseconds of the library's kernels and, where NVIDIA's `ncu` is installed, sectors
-# from the GPU's own counters beside ours. On several GPUs, each process of a program that `torchrun` starts takes one
-# with `cuda.select_device(int(os.environ["LOCAL_RANK"]))`.
+# from the GPU's own counters beside ours. With several GPUs, `torchrun --nproc-per-node=2 your_kernels.py` starts one
+# process for each, which takes its own with `cuda.select_device(int(os.environ["LOCAL_RANK"]))`.
 #
 # **Summary**
 # - A thread finds its pixel from block, block size and index; a guard stops those past the edge, and costs next to
