@@ -15,6 +15,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "stalls: holds seconds to a promise, and passes when one of three runs keeps it")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Keep them on one worker of pytest-xdist, so that they never run beside each other; first, as they take longest."""
     for item in items:
