@@ -16,11 +16,9 @@ from torch import Tensor, nn
 from lockstep.comm import AllReduce, CommunicationError, Communicator, Exchange
 from lockstep.nn.outputs import map_tensors
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
-from lockstep.parallel.batch_norm import SyncBatchNorm2d
 from lockstep.parallel.reducer import Reducer
+from lockstep.parallel.report import norms_to_average
 from lockstep.parallel.uneven import uneven_batches
-
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class DistributedDataParallel(nn.Module):
@@ -126,7 +124,7 @@ class DistributedDataParallel(nn.Module):
             self._overlap,
             list(named),
             list(named.values()),
-            [each for each in self.module.modules() if _averages_statistics(each)],
+            norms_to_average(self.module),
             self._bucket_bytes,
             self._begin_unannounced,
         )
@@ -157,11 +155,6 @@ class DistributedDataParallel(nn.Module):
                 "tuples, lists, dictionaries or dataclasses of tensors."
             )
         self._reducer.begin(self._synchronise)
-
-
-def _averages_statistics(module: nn.Module) -> bool:
-    plain = isinstance(module, _BATCH_NORMS) and not isinstance(module, SyncBatchNorm2d)
-    return plain and module.running_mean is not None
 
 
 def _check(model: nn.Module, comm: Communicator) -> None:

@@ -6,7 +6,6 @@ the next rank's ended. Only one rank computes at a time; `pipeline` is for keepi
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from lockstep.comm import Communicator
 from lockstep.nn.outputs import map_tensors, tensors_in
+from lockstep.parallel.structures import Layout, receive_layout, start_layout, start_receive, start_send
 
 
 class LayerSplit(nn.Module):
@@ -79,27 +79,18 @@ def send_forward(outputs: Any, comm: Communicator, dst: int) -> Tensor:
     Only floating-point tensors that require grad have one. The value of the scalar is 0.
     """
     tensors = list(tensors_in(outputs))
-    skeleton = map_tensors(
-        lambda t: torch.empty(t.shape, dtype=t.dtype, device="meta").requires_grad_(_learns(t)), outputs
-    )
-    header = torch.frombuffer(bytearray(pickle.dumps(skeleton)), dtype=torch.uint8).to(comm.device)
-    comm.send(torch.tensor([header.numel()], device=comm.device), dst)
-    comm.send(header, dst)
-    for tensor in tensors:
-        comm.send(_plain(tensor.detach()), dst)
+    learns = [_learns(tensor) for tensor in tensors]
+    for handle in [*start_layout(comm, (Layout.of(outputs), learns), dst), *start_send(comm, outputs, dst)]:
+        handle.wait()
     return _Leave.apply(comm, dst, *filter(_learns, tensors))
 
 
 def receive_forward(comm: Communicator, src: int) -> Any:
     """What `src` sends with `send_forward`; backward sends the gradients there, zeros for what was not used."""
-    size = torch.zeros(1, dtype=torch.int64, device=comm.device)
-    comm.recv(size, src)
-    header = torch.empty(int(size), dtype=torch.uint8, device=comm.device)
-    comm.recv(header, src)
-    skeleton = pickle.loads(header.cpu().numpy().tobytes())
+    layout, learns = receive_layout(comm, src)
     begin = torch.zeros((), requires_grad=True)  # a function runs backward only when something it takes requires grad
-    tensors = iter(_Arrive.apply(begin, comm, src, list(tensors_in(skeleton))))
-    return map_tensors(lambda _: next(tensors), skeleton)
+    tensors = iter(_Arrive.apply(begin, comm, src, layout, learns))
+    return map_tensors(lambda _: next(tensors), layout.skeleton)
 
 
 class _Leave(torch.autograd.Function):
@@ -119,11 +110,13 @@ class _Leave(torch.autograd.Function):
 
 class _Arrive(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, begin: Tensor, comm: Communicator, src: int, like: list[Tensor]) -> tuple[Tensor, ...]:
-        ctx.comm, ctx.src, ctx.learns = comm, src, [t.requires_grad for t in like]
-        tensors = tuple(torch.empty(t.shape, dtype=t.dtype, device=comm.device) for t in like)
-        for tensor in tensors:
-            comm.recv(_plain(tensor), src)
+    def forward(
+        ctx: Any, begin: Tensor, comm: Communicator, src: int, layout: Layout, learns: list[bool]
+    ) -> tuple[Tensor, ...]:
+        ctx.comm, ctx.src, ctx.learns = comm, src, learns
+        tensors = tuple(tensors_in(layout.empty(comm.device)))
+        for handle in start_receive(comm, tensors, src):
+            handle.wait()
         ctx.mark_non_differentiable(*(t for t, own in zip(tensors, ctx.learns, strict=True) if not own))
         return tensors
 
@@ -132,16 +125,11 @@ class _Arrive(torch.autograd.Function):
         for gradient, learns in zip(gradients, ctx.learns, strict=True):
             if learns:
                 ctx.comm.send(gradient.contiguous(), ctx.src)
-        return None, None, None, None
+        return None, None, None, None, None
 
 
 def _learns(tensor: Tensor) -> bool:
     return tensor.is_floating_point() and tensor.requires_grad
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """The same memory as numbers that every backend sends: truth values as bytes."""
-    return tensor.view(torch.uint8) if tensor.dtype is torch.bool else tensor
 
 
 @torch.no_grad()

@@ -3,9 +3,6 @@
 Floor 2, room `parallel`. Read `buckets` first. A hook on each parameter puts its gradient into the bucket; when the
 bucket is full, and those before it are on their way, its exchange starts. When backward has computed everything, and
 before it returns, what is left is started and all is waited for.
-
-torch has no public way to run something at the end of backward. `queue_callback` and the number of the backward
-that runs are what its own FSDP and checkpointing use.
 """
 
 from __future__ import annotations
@@ -16,11 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.comm import Communicator, Exchange, Handle
+from lockstep.parallel.backward import at_end_of_backward, running_backward
 from lockstep.parallel.buckets import FIRST_BYTES, GradientBucket, keep, make_buckets
 from lockstep.parallel.report import StepReport
-
-_at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
-_running_backward = torch._C._current_graph_task_id
 
 
 class Reducer:
@@ -76,15 +71,15 @@ class Reducer:
 
         synchronise: whether to average at all. weight: of this rank's running statistics.
         """
-        running = _running_backward()
+        running = running_backward()
         if running == self._backward:
             return
         self._backward, self._synchronise, self._weight = running, synchronise, weight
-        _at_end_of_backward(self._finish)
+        at_end_of_backward(self._finish)
 
     def forget_failed_backward(self) -> None:
         """Called before forward: a backward that raised half-way has not come to its end."""
-        if self._backward is not None and _running_backward() == -1:
+        if self._backward is not None and running_backward() == -1:
             for handle in self._started:
                 handle.wait()
             self._start_anew()

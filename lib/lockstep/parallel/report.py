@@ -13,6 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.comm import Communicator, Handle
+from lockstep.parallel.batch_norm import SyncBatchNorm2d
+
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def norms_to_average(model: nn.Module) -> list[nn.Module]:
+    """The batch norms of `model` whose running statistics come from this rank's images alone."""
+    norms = [module for module in model.modules() if isinstance(module, _BATCH_NORMS)]
+    return [norm for norm in norms if not isinstance(norm, SyncBatchNorm2d) and norm.running_mean is not None]
 
 
 class StepReport:

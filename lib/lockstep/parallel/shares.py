@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lockstep.comm import Communicator
+from lockstep.comm.collectives.layout import chunk_sizes
 from lockstep.parallel.conjugate import own_part
 
 
@@ -21,7 +22,7 @@ def shares(n: int, ranks: int, what: str) -> list[int]:
     """
     if n < ranks:
         raise ValueError(f"{n} {what} cannot be shared out to {ranks} ranks: each needs at least one. Use fewer ranks.")
-    return [n // ranks + (rank < n % ranks) for rank in range(ranks)]
+    return chunk_sizes(n, ranks)
 
 
 def ranges(sizes: list[int]) -> list[tuple[int, int]]:

@@ -26,17 +26,14 @@ from torch.optim import Optimizer
 from lockstep.comm import Communicator, Handle
 from lockstep.nn.outputs import map_tensors
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
+from lockstep.parallel.backward import at_end_of_backward, running_backward
 from lockstep.parallel.buckets import FIRST_BYTES, make_buckets
 from lockstep.parallel.gathering import Gathering, modules_by_unit
-from lockstep.parallel.report import StepReport
+from lockstep.parallel.report import StepReport, norms_to_average
 from lockstep.parallel.sharded import Unit
 from lockstep.parallel.uneven import uneven_batches
 
 MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
-
-_at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
-_running_backward = torch._C._current_graph_task_id
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class ZeRO(nn.Module):
@@ -83,7 +80,7 @@ class ZeRO(nn.Module):
         )
         self.units = [Unit(index, group, comm) for index, group in enumerate(groups)]
         self.optimizer = make_optimizer([unit.shard for unit in self.units])
-        norms = [m for m in model.modules() if isinstance(m, _BATCH_NORMS) and m.running_mean is not None]
+        norms = norms_to_average(model)
         self._report = StepReport(comm, norms, torch.float32, 1.0, alone=True) if norms else None
         self._gathering = Gathering(model, self.units) if stage == 3 else None
         self._hook_parameters()
@@ -96,7 +93,7 @@ class ZeRO(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model gives."""
-        if self._backward is not None and _running_backward() == -1:
+        if self._backward is not None and running_backward() == -1:
             self._start_anew()  # a backward that raised half-way has not come to its end
         with self._gathering.forward() if self._gathering else nullcontext():
             outputs = self.module(*args, **kwargs)
@@ -173,8 +170,8 @@ class ZeRO(nn.Module):
     def _hook(self, unit: Unit, position: int) -> Callable[[Tensor], None]:
         def accumulated(_: Tensor) -> None:
             if self._backward is None:
-                self._backward = _running_backward()
-                _at_end_of_backward(self._finish)
+                self._backward = running_backward()
+                at_end_of_backward(self._finish)
             if unit.index < self._started:
                 raise RuntimeError(
                     "A gradient arrived twice in one backward, and may have been sent between. Checkpoint with "

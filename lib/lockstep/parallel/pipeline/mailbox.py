@@ -16,9 +16,9 @@ from torch import Tensor
 from lockstep.comm import Communicator
 from lockstep.comm.communicator import Handle
 from lockstep.nn.outputs import map_tensors, tensors_in
-from lockstep.parallel.pipeline.layout import Layout, receive_layout, start_layout, start_receive, start_send
 from lockstep.parallel.pipeline.program import received_by
 from lockstep.parallel.pipeline.transfers import Channel, Transfer, Transfers
+from lockstep.parallel.structures import Layout, receive_layout, start_layout, start_receive, start_send
 
 
 class Mailbox:

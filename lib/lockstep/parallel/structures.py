@@ -1,6 +1,6 @@
 """Structures of tensors as messages: what they look like goes ahead, then one message for each tensor.
 
-Floor 2, room `parallel`. Used by `mailbox`, which decides when.
+Floor 2, room `parallel`. Used by `layers` and by the pipeline's `mailbox`, which decide when.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Layout:
         return Layout([t for t in tensors_in(self.skeleton) if t.is_floating_point()])
 
 
-def start_layout(comm: Communicator, layout: Layout, dst: int) -> list[Handle]:
-    """Start to send a layout."""
+def start_layout(comm: Communicator, layout: Any, dst: int) -> list[Handle]:
+    """Start to send a layout, or a structure with one."""
     content = torch.frombuffer(bytearray(cloudpickle.dumps(layout)), dtype=torch.uint8).to(comm.device)
     size = torch.tensor([content.numel()], device=comm.device)
     return [comm.isend(each, dst) for each in (size, content)]
 
 
-def receive_layout(comm: Communicator, src: int) -> Layout:
-    """Wait for a layout."""
+def receive_layout(comm: Communicator, src: int) -> Any:
+    """Wait for what `start_layout` sends."""
     size = torch.zeros(1, dtype=torch.int64, device=comm.device)
     comm.irecv(size, src).wait()
     content = torch.empty(int(size), dtype=torch.uint8, device=comm.device)
