@@ -43,6 +43,18 @@ def conv2d_naive(image, weights, out):
         out[y, x] = total
 
 
+@cuda.jit(device=True)
+def weighted_sum(image, weights, x, y, up, left):
+    """The sum for pixel (x, y) with `up` and `left` for the radius of the filter."""
+    total = np.float32(0)
+    for i in range(weights.shape[0]):
+        for j in range(weights.shape[1]):
+            row, column = y + i - up, x + j - left
+            if row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]:
+                total += weights[i, j] * image[row, column]
+    return total
+
+
 @cuda.jit
 def by_offsets_from_the_middle(image, weights, out):
     x, y = cuda.grid(2)
@@ -183,42 +195,21 @@ def sums_up_in_global_memory(image, weights, out):
 def one_radius_for_both(image, weights, out):
     x, y = cuda.grid(2)
     if y < out.shape[0] and x < out.shape[1]:
-        total = np.float32(0)
-        for i in range(weights.shape[0]):
-            for j in range(weights.shape[1]):
-                row = y + i - weights.shape[1] // 2
-                column = x + j - weights.shape[1] // 2
-                if row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]:
-                    total += weights[i, j] * image[row, column]
-        out[y, x] = total
+        out[y, x] = weighted_sum(image, weights, x, y, weights.shape[1] // 2, weights.shape[1] // 2)
 
 
 @cuda.jit
 def swaps_x_and_y(image, weights, out):
     y, x = cuda.grid(2)
     if y < out.shape[0] and x < out.shape[1]:
-        total = np.float32(0)
-        for i in range(weights.shape[0]):
-            for j in range(weights.shape[1]):
-                row = y + i - weights.shape[0] // 2
-                column = x + j - weights.shape[1] // 2
-                if row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]:
-                    total += weights[i, j] * image[row, column]
-        out[y, x] = total
+        out[y, x] = weighted_sum(image, weights, x, y, weights.shape[0] // 2, weights.shape[1] // 2)
 
 
 @cuda.jit
 def radius_of_the_rows_for_both(image, weights, out):
     x, y = cuda.grid(2)
     if y < out.shape[0] and x < out.shape[1]:
-        total = np.float32(0)
-        for i in range(weights.shape[0]):
-            for j in range(weights.shape[1]):
-                row = y + i - weights.shape[0] // 2
-                column = x + j - weights.shape[0] // 2
-                if row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]:
-                    total += weights[i, j] * image[row, column]
-        out[y, x] = total
+        out[y, x] = weighted_sum(image, weights, x, y, weights.shape[0] // 2, weights.shape[0] // 2)
 
 
 @cuda.jit

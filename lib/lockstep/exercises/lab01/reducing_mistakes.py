@@ -44,8 +44,7 @@ def tree(shared, first, out):
 def doubles_the_stride(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    load(source, shared)
     cuda.syncthreads()
     stride = 1
     while stride < THREADS:
@@ -61,8 +60,7 @@ def doubles_the_stride(source, out):
 def strided_cells(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    load(source, shared)
     cuda.syncthreads()
     stride = 1
     while stride < THREADS:
@@ -79,8 +77,7 @@ def strided_cells(source, out):
 def no_barrier_in_the_loop(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    load(source, shared)
     cuda.syncthreads()
     stride = THREADS // 2
     while stride > 0:
@@ -95,8 +92,7 @@ def no_barrier_in_the_loop(source, out):
 def barrier_in_the_branch(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    load(source, shared)
     cuda.syncthreads()
     stride = THREADS // 2
     while stride > 0:
@@ -117,14 +113,7 @@ def leaves_before_the_barrier(source, out):
         return
     shared[thread] = source[i]
     cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
+    tree(shared, THREADS // 2, out)
 
 
 @cuda.jit
@@ -133,14 +122,7 @@ def no_guard(source, out):
     thread = cuda.threadIdx.x
     shared[thread] = source[cuda.grid(1)]
     cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
+    tree(shared, THREADS // 2, out)
 
 
 @cuda.jit
@@ -151,22 +133,14 @@ def leaves_cells_empty(source, out):
     if i < source.size:
         shared[thread] = source[i]
     cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
+    tree(shared, THREADS // 2, out)
 
 
 @cuda.jit
 def stops_one_level_early(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    load(source, shared)
     cuda.syncthreads()
     stride = THREADS // 2
     while stride > 1:
@@ -182,8 +156,7 @@ def stops_one_level_early(source, out):
 def all_threads_add(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    load(source, shared)
     cuda.syncthreads()
     stride = THREADS // 2
     while stride > 0:
@@ -199,8 +172,7 @@ def all_threads_add(source, out):
 def one_thread_adds(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    load(source, shared)
     cuda.syncthreads()
     if thread == 0:
         total = 0
@@ -227,8 +199,7 @@ def atomics_on_one_cell(source, out):
 def every_thread_writes(source, out):
     shared = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shared[thread] = source[i] if i < source.size else 0
+    load(source, shared)
     cuda.syncthreads()
     stride = THREADS // 2
     while stride > 0:
