@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.comm import AllReduce, CommunicationError, Communicator, Exchange
-from lockstep.nn.outputs import map_tensors
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
 from lockstep.parallel.reducer import Reducer
 from lockstep.parallel.report import norms_to_average
-from lockstep.parallel.uneven import uneven_batches
+from lockstep.parallel.uneven import at_the_entrance, uneven_batches
 
 
 class DistributedDataParallel(nn.Module):
@@ -73,7 +72,7 @@ class DistributedDataParallel(nn.Module):
         outputs = self.module(*args, **kwargs)
         if self._synchronise and self._weight == 1.0 or not torch.is_grad_enabled():
             return outputs  # the first gradient of a parameter begins the averaging
-        return map_tensors(self._entrance(), outputs)
+        return at_the_entrance(outputs, self._arrival())
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -129,23 +128,15 @@ class DistributedDataParallel(nn.Module):
             self._begin_unannounced,
         )
 
-    def _entrance(self) -> Callable[[Tensor], Tensor]:
-        """What an output becomes, so that gradients are treated as this forward pass wants when they enter there."""
+    def _arrival(self) -> Callable[[Tensor], Tensor | None]:
+        """What happens to a gradient that enters the outputs: it is treated as this forward pass wants."""
         synchronise, weight, reducer = self._synchronise, self._weight, self._reducer
 
         def arrived(gradient: Tensor) -> Tensor | None:
             reducer.begin(synchronise, weight)
             return None if weight == 1.0 else gradient * weight
 
-        def entrance(tensor: Tensor) -> Tensor:
-            if not tensor.requires_grad:
-                return tensor
-            # Not the output itself: where one output is made of another, its gradient would be scaled twice.
-            view = tensor.view_as(tensor)
-            view.register_hook(arrived)
-            return view
-
-        return entrance
+        return arrived
 
     def _begin_unannounced(self) -> None:
         if self._weight != 1.0:

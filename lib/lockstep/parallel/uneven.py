@@ -1,11 +1,11 @@
-"""Batches when ranks have different amounts of data.
+"""Batches, and gradients, when ranks have different amounts of data.
 
 Floor 2, room `parallel`. Legend: p ranks, n_r samples of rank r in this step, N their sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -55,3 +55,17 @@ def _samples(batch: Any) -> int:
 
 def _without_samples(tensor: Tensor) -> Tensor:
     return tensor[:0].clone() if tensor.dim() else tensor  # a view would keep the whole batch
+
+
+def at_the_entrance(outputs: Any, arrived: Callable[[Tensor], Tensor | None]) -> Any:
+    """`outputs` of a model; a gradient that enters them becomes `arrived(gradient)`, unless that is None."""
+
+    def entrance(tensor: Tensor) -> Tensor:
+        if not tensor.requires_grad:
+            return tensor
+        # Not the output itself: where one output is made of another, its gradient would be scaled twice.
+        view = tensor.view_as(tensor)
+        view.register_hook(arrived)
+        return view
+
+    return map_tensors(entrance, outputs)

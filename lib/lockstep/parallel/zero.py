@@ -24,14 +24,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lockstep.comm import Communicator, Handle
-from lockstep.nn.outputs import map_tensors
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
 from lockstep.parallel.backward import at_end_of_backward, running_backward
 from lockstep.parallel.buckets import FIRST_BYTES, make_buckets
 from lockstep.parallel.gathering import Gathering, modules_by_unit
 from lockstep.parallel.report import StepReport, norms_to_average
 from lockstep.parallel.sharded import Unit
-from lockstep.parallel.uneven import uneven_batches
+from lockstep.parallel.uneven import at_the_entrance, uneven_batches
 
 MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
 
@@ -99,7 +98,8 @@ class ZeRO(nn.Module):
             outputs = self.module(*args, **kwargs)
         if self._weight == 1.0 or not torch.is_grad_enabled():
             return outputs
-        return map_tensors(self._weighted(self._weight), outputs)
+        weight = self._weight
+        return at_the_entrance(outputs, lambda gradient: gradient * weight)
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The batches of `loader`, until no rank has one left: as `DistributedDataParallel.batches`."""
@@ -219,13 +219,3 @@ class ZeRO(nn.Module):
             unit.waiting = set(range(len(unit.parameters)))
         if self._gathering:
             self._gathering.release_all()
-
-    def _weighted(self, weight: float) -> Callable[[Tensor], Tensor]:
-        def entrance(tensor: Tensor) -> Tensor:
-            if not tensor.requires_grad:
-                return tensor
-            view = tensor.view_as(tensor)
-            view.register_hook(lambda gradient: gradient * weight)
-            return view
-
-        return entrance
