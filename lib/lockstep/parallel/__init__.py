@@ -11,6 +11,7 @@ from lockstep.parallel.rates import linear_lr, scaled_lr, square_root_lr
 from lockstep.parallel.rows import RowParallel2d
 from lockstep.parallel.server import ParameterServer
 from lockstep.parallel.tensor import ColumnParallelLinear, RowParallelLinear
+from lockstep.parallel.weird_trick import WeirdTrick, weird_trick_bytes
 from lockstep.parallel.zero import ZeRO
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "RowParallelLinear",
     "Step",
     "SyncBatchNorm2d",
+    "WeirdTrick",
     "ZeRO",
     "distributed_accuracy",
     "linear_lr",
@@ -36,4 +38,5 @@ __all__ = [
     "scaled_lr",
     "send_forward",
     "square_root_lr",
+    "weird_trick_bytes",
 ]
