@@ -5,12 +5,15 @@ from lockstep.parallel.batch_norm import SyncBatchNorm2d
 from lockstep.parallel.buckets import make_buckets
 from lockstep.parallel.channels import ChannelParallelConv2d, InputChannelParallelConv2d, own_batch_norm
 from lockstep.parallel.data import DistributedDataParallel
+from lockstep.parallel.hybrid import Hybrid
 from lockstep.parallel.layers import DeviceSplit, LayerSplit, receive_forward, send_forward
 from lockstep.parallel.predict import Step, measure_profile, predict_step
 from lockstep.parallel.rates import linear_lr, scaled_lr, square_root_lr
 from lockstep.parallel.rows import RowParallel2d
 from lockstep.parallel.server import ParameterServer
 from lockstep.parallel.tensor import ColumnParallelLinear, RowParallelLinear
+from lockstep.parallel.tensor_parallel import TensorParallel
+from lockstep.parallel.tensor_plan import TensorPlan, plan_tensor
 from lockstep.parallel.weird_trick import WeirdTrick, weird_trick_bytes
 from lockstep.parallel.zero import ZeRO
 
@@ -19,6 +22,7 @@ __all__ = [
     "ColumnParallelLinear",
     "DeviceSplit",
     "DistributedDataParallel",
+    "Hybrid",
     "InputChannelParallelConv2d",
     "LayerSplit",
     "ParameterServer",
@@ -26,6 +30,8 @@ __all__ = [
     "RowParallelLinear",
     "Step",
     "SyncBatchNorm2d",
+    "TensorParallel",
+    "TensorPlan",
     "WeirdTrick",
     "ZeRO",
     "distributed_accuracy",
@@ -33,6 +39,7 @@ __all__ = [
     "make_buckets",
     "measure_profile",
     "own_batch_norm",
+    "plan_tensor",
     "predict_step",
     "receive_forward",
     "scaled_lr",

@@ -65,9 +65,7 @@ class DistributedDataParallel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model gives."""
-        if self._made_for != self._trained():
-            self._reducer.remove()
-            self._reducer = self._make_reducer()
+        self._follow_freezing()
         self._reducer.forget_failed_backward()
         outputs = self.module(*args, **kwargs)
         if self._synchronise and self._weight == 1.0 or not torch.is_grad_enabled():
@@ -82,6 +80,15 @@ class DistributedDataParallel(nn.Module):
             yield
         finally:
             self._synchronise = before
+
+    def average(self, weight: float = 1.0) -> None:
+        """Collective, outside backward: average what backward passes in `no_sync` have added up in `grad`.
+
+        For steps of several backward passes of which none is the last everywhere, as in a pipeline. weight: what this
+        rank's running statistics count for; 1 on average over ranks.
+        """
+        self._follow_freezing()
+        self._reducer.average(weight)
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The batches of `loader`, until no rank has one left, however many this rank has and however large.
@@ -110,6 +117,12 @@ class DistributedDataParallel(nn.Module):
     def _trained(self) -> list[torch.dtype | bool]:
         """What buckets depend on and a program may change: the dtype of each parameter that is not frozen."""
         return [parameter.requires_grad and parameter.dtype for parameter in self._all]
+
+    def _follow_freezing(self) -> None:
+        """Collective where parameters have been frozen or unfrozen: new buckets."""
+        if self._made_for != self._trained():
+            self._reducer.remove()
+            self._reducer = self._make_reducer()
 
     def _make_reducer(self) -> Reducer:
         """Collective: buckets for the parameters that are trained now."""

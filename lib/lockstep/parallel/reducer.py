@@ -77,6 +77,14 @@ class Reducer:
         self._backward, self._synchronise, self._weight = running, synchronise, weight
         at_end_of_backward(self._finish)
 
+    def average(self, weight: float) -> None:
+        """Collective, outside backward: average what backward passes that did not synchronise have added up.
+
+        weight: of this rank's running statistics.
+        """
+        self._synchronise, self._weight = True, weight
+        self._finish()
+
     def forget_failed_backward(self) -> None:
         """Called before forward: a backward that raised half-way has not come to its end."""
         if self._backward is not None and running_backward() == -1:
@@ -94,6 +102,8 @@ class Reducer:
         part, waiting = bucket.content.parts[position], bucket.waiting
 
         def accumulated(parameter: Tensor) -> None:
+            if parameter.grad is None:  # a function gave None for it, such as one that leaves it for later
+                return
             if self._backward is None:
                 self._unannounced()
             if position not in waiting:

@@ -59,6 +59,8 @@ class DeferredBatchNorm2d(nn.BatchNorm2d):
     @torch.no_grad()
     def _collect(self, x_NCHW: Tensor) -> None:
         n = x_NCHW.numel() // self.num_features
+        if not n:  # a micro-batch without samples
+            return
         var, mean = torch.var_mean(x_NCHW.double(), (0, 2, 3), correction=0)
         joined, step = self.count + n, mean - self.mean
         self.deviation += var * n + step.square() * (self.count * n / joined)

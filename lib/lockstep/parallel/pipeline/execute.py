@@ -19,7 +19,7 @@ from lockstep.cost import Cost
 from lockstep.nn.outputs import tensors_in
 from lockstep.parallel.pipeline.batch_norm import DeferredBatchNorm2d
 from lockstep.parallel.pipeline.chunk import Chunk
-from lockstep.parallel.pipeline.mailbox import Mailbox, OrderedMailbox, parts_of
+from lockstep.parallel.pipeline.mailbox import Mailbox, OrderedMailbox, even_sizes, parts_of
 from lockstep.parallel.pipeline.program import Receive, Send, ordered_program, prompt_program
 from lockstep.parallel.pipeline.schedule import NAMES, Action, Schedule
 from lockstep.parallel.pipeline.transfers import Transfer, Transfers
@@ -89,17 +89,19 @@ class Pipeline:
         for chunk in self._chunks.values():
             yield from chunk.module.parameters()
 
-    def step(self, inputs: Any = None, targets: Any = None) -> Tensor | None:
+    def step(self, inputs: Any = None, targets: Any = None, sizes: Sequence[int] | None = None) -> Tensor | None:
         """Forward and backward of one batch; gives its loss on the rank that has the last chunk, None elsewhere.
 
         inputs, targets: the whole batch, samples along dimension 0, cut into micro-batches as `torch.tensor_split`
         does. Only the rank with the first chunk needs the inputs and the one with the last the targets; the others
         give either so that they know how many samples there are, or nothing when there are as many as before.
+        sizes: samples of each micro-batch where they are to be others; one without samples contributes nothing.
         With updates in the schedule the loss is the mean of what each micro-batch met; `versions` says which weights.
         Raises ValueError for too few samples, or without inputs or targets where they are needed.
         """
-        sizes = self._sizes(inputs, targets)
-        self._share = [1.0 if self.schedule.updates else size / sum(sizes) for size in sizes]
+        samples = self.samples(inputs, targets)
+        sizes = self._even(samples) if sizes is None else self._given(list(sizes), samples)
+        self._share = [1.0 if self.schedule.updates else size / max(samples, 1) for size in sizes]
         self._inputs = parts_of(inputs, sizes) if 0 in self._chunks else []
         self._targets = parts_of(targets, sizes) if self._last in self._chunks else []
         self.losses = [torch.zeros(())] * len(sizes)
@@ -118,7 +120,19 @@ class Pipeline:
             layer.commit()
         if self._last not in self._chunks:
             return None
-        return sum(loss * size for loss, size in zip(self.losses, sizes, strict=True)) / sum(sizes)
+        parts = [loss * size for loss, size in zip(self.losses, sizes, strict=True) if size]
+        return sum(parts) / samples if parts else torch.zeros_like(self.losses[0])
+
+    def samples(self, inputs: Any = None, targets: Any = None) -> int:
+        """How many samples a step with these would take: as many as before without either. Raises as `step`."""
+        given = {len(t) if t.dim() else 0 for t in [*tensors_in(inputs), *tensors_in(targets)]}
+        if len(given) > 1:
+            raise ValueError(f"inputs and targets have {sorted(given)} samples along dimension 0: give as many of each")
+        for what, value, chunk in (("inputs", inputs, 0), ("targets", targets, self._last)):
+            if value is None and chunk in self._chunks:
+                raise ValueError(f"rank {self.comm.rank} has chunk {chunk}, so it needs the {what}")
+        self._samples = given.pop() if given else self._samples
+        return self._samples
 
     def copy_to_all(self) -> None:
         """Collective: give every rank the parameters and buffers of all chunks; raises ValueError where one is None."""
@@ -172,20 +186,21 @@ class Pipeline:
                 )
             self.losses[i] = loss
 
-    def _sizes(self, inputs: Any, targets: Any) -> list[int]:
-        """Samples of each micro-batch."""
-        given = {len(t) if t.dim() else 0 for t in [*tensors_in(inputs), *tensors_in(targets)]}
-        if len(given) > 1:
-            raise ValueError(f"inputs and targets have {sorted(given)} samples along dimension 0: give as many of each")
-        for what, value, chunk in (("inputs", inputs, 0), ("targets", targets, self._last)):
-            if value is None and chunk in self._chunks:
-                raise ValueError(f"rank {self.comm.rank} has chunk {chunk}, so it needs the {what}")
-        self._samples = given.pop() if given else self._samples
+    def _even(self, samples: int) -> list[int]:
         m = self.schedule.micro_batches
-        if self._samples < m:
-            said = f"a batch of {self._samples} samples" if self._samples else "no batch, and none before it"
+        if samples < m:
+            said = f"a batch of {samples} samples" if samples else "no batch, and none before it"
             raise ValueError(f"{said}: {m} micro-batches need at least one sample each")
-        return [self._samples // m + (i < self._samples % m) for i in range(m)]
+        return even_sizes(samples, m)
+
+    def _given(self, sizes: list[int], samples: int) -> list[int]:
+        m, least = self.schedule.micro_batches, int(self.schedule.updates)
+        if len(sizes) != m or min(sizes) < least or sum(sizes) != samples:
+            raise ValueError(
+                f"sizes are {sizes}: {m} micro-batches of {samples} samples in all are {m} numbers of at least {least} "
+                f"that add up to that"
+            )
+        return sizes
 
 
 def _split(parts: Sequence[Action], chunk: int) -> Iterator[int]:
@@ -221,7 +236,7 @@ def _check(
     for chunk, rank in schedule.placement.items():
         if rank == comm.rank and not isinstance(stages[chunk], nn.Module):
             raise TypeError(f"stage {chunk} is {stages[chunk]!r:.60}: rank {rank} has it, and needs a torch.nn.Module")
-    _check_untied(stages, schedule)
+    check_untied(stages)
     mark = int.from_bytes(hashlib.sha256(f"{schedule}{schedule.vertical_sync}".encode()).digest()[:7], "little")
     marks = comm.all_gather(torch.tensor([mark], device=comm.device)).tolist()
     other = next((rank for rank, theirs in enumerate(marks) if theirs != marks[0]), None)
@@ -229,7 +244,8 @@ def _check(
         raise CommunicationError(f"rank {other} has another schedule than rank 0: make the same one on every rank")
 
 
-def _check_untied(stages: Sequence[nn.Module | None], schedule: Schedule) -> None:
+def check_untied(stages: Sequence[nn.Module | None]) -> None:
+    """ValueError when two stages share a parameter."""
     owner: dict[int, int] = {}
     for chunk, stage in enumerate(stages):
         for name, parameter in stage.named_parameters() if stage is not None else ():

@@ -114,6 +114,11 @@ class OrderedMailbox(Mailbox):
         pass
 
 
+def even_sizes(samples: int, micro_batches: int) -> list[int]:
+    """Samples of each micro-batch, as equal as may be: the first ones have one more, as with `torch.tensor_split`."""
+    return [samples // micro_batches + (i < samples % micro_batches) for i in range(micro_batches)]
+
+
 def parts_of(structure: Any, sizes: Sequence[int]) -> list[Any]:
     """A batch cut along dimension 0 into micro-batches of `sizes` samples, whatever structure it has."""
     split: Mapping[int, tuple[Tensor, ...]] = {id(t): t.split(list(sizes)) for t in tensors_in(structure)}
