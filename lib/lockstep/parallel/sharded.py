@@ -6,7 +6,7 @@ collective is a ring over its chunks, in place. Legend: N ranks, n elements, cei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -38,11 +38,8 @@ class Unit:
         self._views = [(view.shape, view.stride(), view.storage_offset()) for view in views]
         for parameter, part in zip(self.parameters, self.parts(self.flat), strict=True):
             part.copy_(parameter.detach())
-        self.shard = nn.Parameter(self._own(self.flat))
         self.waiting = set(range(len(self.parameters)))
-        place = self._like.new_empty(1)
-        self._placeholders = [place.as_strided(p.shape, [0] * p.dim()) for p in self.parameters]
-        self._use_parts()
+        self._use_whole()
 
     @property
     def bytes(self) -> int:
@@ -52,6 +49,25 @@ class Unit:
     def parts(self, flat: Tensor) -> list[Tensor]:
         """Views of the parameters' shapes into a flat tensor."""
         return [flat.as_strided(*view) for view in self._views]
+
+    def lower(self, dtype: torch.dtype) -> Tensor:
+        """Hold all values in `dtype` from now on; gives this rank's chunk of them as they were. Not once released."""
+        before = self.shard.detach().clone()
+        self._like, self.flat = self._like.to(dtype), self.flat.to(dtype)
+        self._use_whole()
+        return before
+
+    def own_ranges(self) -> Iterator[tuple[nn.Parameter, int, slice]]:
+        """(parameter, its first element here, where in the shard) for each that this rank's chunk has a part of.
+
+        Elements are counted in the parameter's order in memory.
+        """
+        first, start = self._comm.rank * self.shard_size, 0
+        for parameter, size in zip(self.parameters, self._sizes, strict=True):
+            begin, end = max(start, first), min(start + size, first + self.shard_size)
+            if begin < end:
+                yield parameter, begin - start, slice(begin - first, end - first)
+            start += size
 
     def release(self) -> None:
         """Let go of all but this rank's shard. The parameters keep their shapes and have no memory."""
@@ -69,8 +85,18 @@ class Unit:
             self.flat = self._like.new_empty(self.padded)
             self._own(self.flat).copy_(self.shard.detach())
             self._use_parts()
-        chunks = self.flat.split(self.shard_size)
-        signature = f"all_gather of unit {self.index}, {describe(self.flat)}"
+        return self._start_gather(self.flat)
+
+    def gathered(self, chunk: Tensor) -> Tensor:
+        """Collective: a flat tensor of every rank's `chunk`, of the size of a shard, in the order of ranks."""
+        flat = chunk.new_empty(self.padded, device=self._like.device)
+        self._own(flat).copy_(chunk)
+        self._start_gather(flat).wait()
+        return flat
+
+    def _start_gather(self, flat: Tensor) -> Handle:
+        chunks = flat.split(self.shard_size)
+        signature = f"all_gather of unit {self.index}, {describe(flat)}"
         return self._comm.run_collective("all_gather", signature, lambda wire: all_gather_chunks(wire, chunks), True)
 
     def keep(self, position: int) -> None:
@@ -93,6 +119,8 @@ class Unit:
         if self.gradient is None:
             self.gradient = self._like.new_empty(self.padded)
             self.gradient[self.elements :] = 0
+        elif self._shard_grad_inside():  # of a backward before: this one adds to it
+            self.shard.grad = self.shard.grad.clone()
         return self.gradient.as_strided(*self._views[position])
 
     def start_reduce(self) -> Handle:
@@ -108,12 +136,30 @@ class Unit:
         """Add this rank's chunk to the gradient of its shard. keep_buffer: the memory is for the next step, too."""
         own = self._own(self.gradient)
         if self.shard.grad is None:
-            self.shard.grad = own.clone()
+            self.shard.grad = own if keep_buffer else own.clone()
         else:
             self.shard.grad.add_(own)
         if not keep_buffer:
             self.gradient = None
         self.waiting = set(range(len(self.parameters)))
+
+    def gradient_bytes(self) -> int:
+        """Of all gradients that are held here."""
+        held = [self.gradient, None if self._shard_grad_inside() else self.shard.grad]
+        return sum(gradient.nbytes for gradient in held if gradient is not None)
+
+    def _shard_grad_inside(self) -> bool:
+        """Whether the shard's gradient lies in `gradient`."""
+        if self.shard.grad is None or self.gradient is None:
+            return False
+        return self.shard.grad.untyped_storage().data_ptr() == self.gradient.untyped_storage().data_ptr()
+
+    def _use_whole(self) -> None:
+        """Take the shard and the parameters from `flat`."""
+        self.shard = nn.Parameter(self._own(self.flat))
+        place = self._like.new_empty(1)
+        self._placeholders = [place.as_strided(p.shape, [0] * p.dim()) for p in self.parameters]
+        self._use_parts()
 
     def _use_parts(self) -> None:
         for parameter, part in zip(self.parameters, self.parts(self.flat), strict=True):

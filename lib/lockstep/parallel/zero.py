@@ -1,7 +1,8 @@
 """ZeRO: data parallelism without its redundancy. Ranks share out what each of them used to hold whole.
 
-Floor 2, room `parallel`. Read `sharded` first (a unit and this rank's shard of it), then `gathering` (stage 3). Legend:
-N ranks, P parameters. Elements that a rank holds, with an optimizer that keeps k numbers for each parameter, and sends:
+Floor 2, room `parallel`. Read `sharded` first (a unit and this rank's shard of it), then `gathering` (stage 3) and
+`precision`. Legend: N ranks, P parameters. Elements that a rank holds, with an optimizer that keeps k numbers for each
+parameter, and sends:
 
 | stage | parameters | gradients | optimizer | sends a step    |
 |-------|------------|-----------|-----------|-----------------|
@@ -9,30 +10,30 @@ N ranks, P parameters. Elements that a rank holds, with an optimizer that keeps 
 | 2     | P          | P / N     | k P / N   | 2 P (N - 1) / N |
 | 3     | P / N      | P / N     | k P / N   | 3 P (N - 1) / N |
 
-and in stages 2 and 3 two units' gradients on their way. Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations
-Toward Training Trillion Parameter Models", sections 5 and 7.
+and in stages 2 and 3 two units' gradients on their way. In mixed precision parameters and gradients take 2 bytes each,
+also on the wire, and the optimizer k + 1 numbers of 4, the first of them a master copy of the parameter. Source:
+Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", sections 5 and 7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from lockstep.comm import Communicator, Handle
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
 from lockstep.parallel.backward import at_end_of_backward, running_backward
 from lockstep.parallel.buckets import FIRST_BYTES, make_buckets
 from lockstep.parallel.gathering import Gathering, modules_by_unit
+from lockstep.parallel.precision import lower, wide, working_dtypes
 from lockstep.parallel.report import StepReport, norms_to_average
 from lockstep.parallel.sharded import Unit
+from lockstep.parallel.stepping import MakeOptimizer, Stepper
 from lockstep.parallel.uneven import at_the_entrance, uneven_batches
-
-MakeOptimizer = Callable[[list[nn.Parameter]], Optimizer]
 
 
 class ZeRO(nn.Module):
@@ -47,12 +48,17 @@ class ZeRO(nn.Module):
     AdamW, but not LARS, whose norms are those of whole layers). unit_bytes: parameters travel in units, each closed as
     soon as it holds this much; in stage 3 a unit is some modules that follow one another.
 
+    precision: "bf16" or "fp16" for parameters, activations and gradients of two bytes, batch norm apart; the model must
+    be in fp32, and takes and gives fp32. In fp16 gradients are scaled by `loss_scale` (a `LossScale`) where they enter
+    the model, so parameters may act on the loss through the model's outputs only. offload: keep what the optimizer
+    steps and its state in the CPU's memory; on a CPU they are there.
+
     At first ranks take over the parameters and buffers of rank 0. Gradients are averaged while backward runs, in the
     shards' `grad`; the model's own parameters have none, and one that nobody used counts as 0. Frozen parameters stay
     whole on every rank. Batch norm's running statistics are averaged as in `DistributedDataParallel`.
 
-    Raises CommunicationError when ranks have different models, ValueError for another stage, unit_bytes below 1, or a
-    model without parameters to train.
+    Raises CommunicationError when ranks have different models; ValueError for another stage or precision, unit_bytes
+    below 1, or a model without parameters to train, or not in fp32 where a lower precision is asked for.
     """
 
     def __init__(
@@ -62,6 +68,8 @@ class ZeRO(nn.Module):
         comm: Communicator,
         stage: int = 1,
         unit_bytes: int = 25 * 2**20,
+        precision: str = "fp32",
+        offload: bool = False,
     ) -> None:
         super().__init__()
         if stage not in (1, 2, 3) or isinstance(stage, bool):
@@ -69,16 +77,17 @@ class ZeRO(nn.Module):
         trained = [p for p in model.parameters() if p.requires_grad and p.numel()]
         if not trained:
             raise ValueError("the model has no parameter to train, so there is nothing to share out.")
-        check_same_model(comm, model, f"stage={stage}, unit_bytes={unit_bytes}")
+        dtypes = working_dtypes(model, precision)
+        check_same_model(comm, model, f"stage={stage}, unit_bytes={unit_bytes}, precision={precision}")
         copy_from_rank_0(comm, [*model.parameters(), *model.buffers()])
-        self.module, self.comm, self.stage = model, comm, stage
-        groups = (
-            modules_by_unit(model, trained, unit_bytes)
-            if stage == 3
-            else [[trained[i] for i in group] for group in make_buckets(trained, unit_bytes, FIRST_BYTES)]
-        )
-        self.units = [Unit(index, group, comm) for index, group in enumerate(groups)]
-        self.optimizer = make_optimizer([unit.shard for unit in self.units])
+        self.module, self.comm, self.stage, self.precision = model, comm, stage, precision
+        self.units = [
+            Unit(i, unit, comm) for i, unit in enumerate(_share_out(model, trained, stage, unit_bytes, dtypes))
+        ]
+        self._stepper = Stepper(self.units, make_optimizer, comm, dtypes, precision == "fp16", offload)
+        self.optimizer, self.loss_scale = self._stepper.optimizer, self._stepper.loss_scale
+        if precision != "fp32":
+            lower(model, precision)
         norms = norms_to_average(model)
         self._report = StepReport(comm, norms, torch.float32, 1.0, alone=True) if norms else None
         self._gathering = Gathering(model, self.units) if stage == 3 else None
@@ -96,10 +105,10 @@ class ZeRO(nn.Module):
             self._start_anew()  # a backward that raised half-way has not come to its end
         with self._gathering.forward() if self._gathering else nullcontext():
             outputs = self.module(*args, **kwargs)
-        if self._weight == 1.0 or not torch.is_grad_enabled():
+        factor = self._weight * (self.loss_scale.value if self.loss_scale else 1.0)
+        if factor == 1.0 or not torch.is_grad_enabled():
             return outputs
-        weight = self._weight
-        return at_the_entrance(outputs, lambda gradient: gradient * weight)
+        return at_the_entrance(outputs, lambda gradient: gradient * factor)
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The batches of `loader`, until no rank has one left: as `DistributedDataParallel.batches`."""
@@ -110,47 +119,47 @@ class ZeRO(nn.Module):
         finally:
             self._weight = 1.0
 
-    def step(self) -> None:
-        """Step the optimizer on this rank's shards, forget their gradients, and bring all ranks the new parameters."""
-        self.optimizer.step()
-        self.zero_grad()
-        if self.stage < 3:
+    def step(self) -> bool:
+        """Step the optimizer on this rank's shards, forget their gradients, and bring all ranks the new parameters.
+
+        Gives whether it stepped: False when a gradient of any rank has overflowed in fp16, and all ranks go on without.
+        """
+        stepped = self._stepper.step()
+        if stepped and self.stage < 3:
             for handle in [unit.start_gather() for unit in self.units]:
                 handle.wait()
+        return stepped
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of the shards."""
-        self.optimizer.zero_grad(set_to_none)
+        self._stepper.zero_grad(set_to_none)
 
     def clip_grad_norm_(self, max_norm: float) -> Tensor:
-        """Scale all gradients so that their norm over all ranks and parameters is at most `max_norm`; gives the norm.
+        """Let `step` scale all gradients so that their norm over all ranks and parameters is at most `max_norm`.
 
-        Collective. Padding is 0 and adds nothing. Call it before `step`.
+        Collective, between backward and `step`; gives the norm as it is, infinite or nan where gradients have
+        overflowed. Padding is 0 and adds nothing. Raises ValueError for a max_norm that is not above 0.
         """
-        gradients = [unit.shard.grad for unit in self.units if unit.shard.grad is not None]
-        squared = sum((g.double().square().sum() for g in gradients), torch.zeros((), dtype=torch.float64))
-        norm = self.comm.all_reduce(squared.to(self.comm.device)).sqrt()
-        scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-        for gradient in gradients:
-            gradient.mul_(scale.to(gradient.dtype))
-        return norm
+        return self._stepper.clip(max_norm)
 
     # ---------------------------------------------------------------------------------------------------- state
 
     def bytes(self) -> dict[str, int]:
-        """Bytes that this rank holds between steps, by part: parameters, gradients, optimizer (its tensors)."""
-        states = [value for state in self.optimizer.state.values() for value in state.values()]
-        of_gradients = [unit.gradient for unit in self.units] + [unit.shard.grad for unit in self.units]
+        """Bytes that this rank holds between steps, by part: parameters, gradients, optimizer (masters and state)."""
         return {
             "parameters": sum(unit.shard.nbytes if unit.flat is None else unit.flat.nbytes for unit in self.units),
-            "gradients": sum(gradient.nbytes for gradient in of_gradients if gradient is not None),
-            "optimizer": sum(value.nbytes for value in states if isinstance(value, Tensor)),
+            "gradients": sum(unit.gradient_bytes() for unit in self.units),
+            "optimizer": self._stepper.bytes(),
         }
 
     def full_state_dict(self) -> dict[str, Tensor]:
-        """Collective: that of the plain model, whole, on every rank."""
+        """Collective: that of the plain model, whole, on every rank; parameters as exact as the optimizer has them."""
         self.make_whole()
-        state = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+        exact = {id(parameter): values for parameter, values in self._stepper.exact().items()}
+        state = {
+            name: exact[id(tensor)] if id(tensor) in exact else wide(tensor.detach().clone(), self.precision)
+            for name, tensor in self.module.state_dict(keep_vars=True).items()
+        }
         if self._gathering:
             self._gathering.release_all()
         return state
@@ -199,6 +208,7 @@ class ZeRO(nn.Module):
 
     def _finish(self) -> None:
         """At the end of backward: average what is left, wait for all of it."""
+        self._stepper.gradients_changed()
         while self._started < len(self.units):
             self.units[self._started].fill_gaps()
             self._start_next()
@@ -219,3 +229,13 @@ class ZeRO(nn.Module):
             unit.waiting = set(range(len(unit.parameters)))
         if self._gathering:
             self._gathering.release_all()
+
+
+def _share_out(
+    model: nn.Module, trained: list[nn.Parameter], stage: int, unit_bytes: int, dtypes: Mapping[int, torch.dtype]
+) -> list[list[nn.Parameter]]:
+    """The parameters of each unit."""
+    if stage == 3:
+        return modules_by_unit(model, trained, unit_bytes, dtypes)
+    as_they_travel = [torch.empty_like(p, dtype=dtypes[id(p)], device="meta") for p in trained]
+    return [[trained[i] for i in unit] for unit in make_buckets(as_they_travel, unit_bytes, FIRST_BYTES)]
