@@ -1,0 +1,249 @@
+"""What students write for 08.3 before it is right.
+
+Floor 4, room `exercises`. `_switched` is a right answer in pieces; each mistake changes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from lockstep.exercises.exercise import Mistake
+
+
+def _function(forward: Callable[[Any], Any], backward: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A tensor function with that backward."""
+
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return backward(gradient)
+
+    return Both.apply
+
+
+def _gather(comm, images):
+    return lambda x: comm.all_gather(x, images)
+
+
+def _scatter(comm, images):
+    def scatter(gradient):
+        rows = [n * gradient.shape[1] for n in images]
+        return comm.reduce_scatter(gradient, sizes=rows).view(images[comm.rank], -1)
+
+    return scatter
+
+
+def _swap(comm, images):
+    own = images[comm.rank]
+    return lambda y: torch.cat(comm.all_to_all(y, images, [own] * comm.size).split(own), dim=1)
+
+
+def _swap_back(comm, images):
+    own = images[comm.rank]
+    return lambda gradient: comm.all_to_all(torch.cat(gradient.chunk(comm.size, dim=1)), [own] * comm.size, images)
+
+
+def _switched(comm, x, weight, bias, images, gather=_gather, scatter=_scatter, swap=_swap, swap_back=_swap_back):
+    everything = _function(gather(comm, images), scatter(comm, images))(x)
+    y = F.linear(everything, weight, bias)
+    return _function(swap(comm, images), swap_back(comm, images))(y)
+
+
+def stays_data_parallel(comm, x, weight, bias, images):
+    return F.linear(x, weight, bias)
+
+
+def communicates_outside_autograd(comm, x, weight, bias, images):
+    own = images[comm.rank]
+    everything = comm.all_gather(x, images)
+    y = F.linear(everything, weight, bias)
+    return torch.cat(comm.all_to_all(y, images, [own] * comm.size).split(own), dim=1)
+
+
+def _own_rows(comm, images):
+    first = sum(images[: comm.rank])
+    return lambda gradient: gradient[first : first + images[comm.rank]].clone()
+
+
+def keeps_its_own_rows(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images, scatter=_own_rows)
+
+
+def _all_reduced(comm, images):
+    first = sum(images[: comm.rank])
+    return lambda gradient: comm.all_reduce(gradient.clone())[first : first + images[comm.rank]]
+
+
+def all_reduces_the_images(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images, scatter=_all_reduced)
+
+
+def _averaged(comm, images):
+    return lambda gradient: _scatter(comm, images)(gradient) / comm.size
+
+
+def averages_the_gradient(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images, scatter=_averaged)
+
+
+def _below(comm, images):
+    own = images[comm.rank]
+    return lambda y: comm.all_to_all(y, images, [own] * comm.size).reshape(own, -1)
+
+
+def _above(comm, images):
+    own = images[comm.rank]
+    return lambda gradient: comm.all_to_all(
+        gradient.reshape(own * comm.size, -1).contiguous(), [own] * comm.size, images
+    )
+
+
+def reads_blocks_as_rows(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images, swap=_below, swap_back=_above)
+
+
+def _all_outputs(comm, images):
+    first = sum(images[: comm.rank])
+
+    def gather(y):
+        neurons = comm.all_gather(y.T.contiguous()).T
+        return neurons[first : first + images[comm.rank]].contiguous()
+
+    return gather
+
+
+def gathers_all_outputs(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images, swap=_all_outputs)
+
+
+def _own_neurons_of_own_images(comm, images):
+    first = sum(images[: comm.rank])
+
+    def backward(gradient):
+        own = gradient.chunk(comm.size, dim=1)[comm.rank]
+        whole = torch.zeros(sum(images), own.shape[1])
+        whole[first : first + images[comm.rank]] = own
+        return whole
+
+    return backward
+
+
+def sends_no_gradient_back(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images, swap_back=_own_neurons_of_own_images)
+
+
+def moves_the_weights(comm, x, weight, bias, images):
+    def gathered(tensor):
+        back = lambda gradient: comm.reduce_scatter(gradient).view(tensor.shape)  # noqa: E731
+        return _function(lambda one: comm.all_gather(one), back)(tensor)
+
+    return F.linear(x, gathered(weight), gathered(bias))
+
+
+def gathers_the_biased_sum(comm, x, weight, bias, images):
+    y = F.linear(x, weight, bias)
+    back = lambda gradient: gradient.chunk(comm.size, dim=1)[comm.rank].contiguous()  # noqa: E731
+    return _function(lambda one: comm.all_gather(one.T.contiguous()).T.contiguous(), back)(y)
+
+
+def gathers_without_sizes(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images, gather=lambda comm, images: lambda x: comm.all_gather(x))
+
+
+def swaps_evenly(comm, x, weight, bias, images):
+    def even(comm, images):
+        return lambda y: torch.cat(comm.all_to_all(y).chunk(comm.size), dim=1)
+
+    return _switched(comm, x, weight, bias, images, swap=even)
+
+
+def _uneven(*words):
+    def symptom(case, seen, expected):
+        return seen.error is not None and len(set(case.args[0])) > 1 and any(w in seen.error.message for w in words)
+
+    return symptom
+
+
+MISTAKES = (
+    Mistake(
+        "stays data parallel",
+        stays_data_parallel,
+        "You apply this rank's neurons to this rank's images. Asked are all neurons of them: the other ranks have the others, "
+        "and need your images for that.",
+    ),
+    Mistake(
+        "outside autograd",
+        communicates_outside_autograd,
+        "The outputs are right, but they have no history: `comm` is outside autograd. Wrap both switches in a "
+        "`torch.autograd.Function`, as in lab 06.",
+    ),
+    Mistake(
+        "gradient of the images not added up",
+        keeps_its_own_rows,
+        "Backward each rank has a gradient of all images, but only through its own neurons. You keep the rows of your own "
+        "images and drop the rest, which other ranks wait for. Add them up: a reduce-scatter.",
+    ),
+    Mistake(
+        "all-reduces the gradient of all images",
+        all_reduces_the_images,
+        "The numbers are right, but after your all-reduce every rank has the gradient of all images and uses its own rows. "
+        "A reduce-scatter gives it just those, with half the bytes.",
+    ),
+    Mistake(
+        "averages over the wrong axis",
+        averages_the_gradient,
+        "You divide the gradient of the images by the number of ranks. Ranks have *different neurons* of one layer here, so "
+        "their gradients are terms of one sum. An average belongs to ranks that have the same layer and different images.",
+    ),
+    Mistake(
+        "reads blocks as rows",
+        reads_blocks_as_rows,
+        "The right numbers arrive, in the wrong places. The all-to-all stacks one block from each rank, (own images, own "
+        "neurons), below each other. They belong side by side: `torch.cat(..., dim=1)`.",
+    ),
+    Mistake(
+        "gathers all outputs",
+        gathers_all_outputs,
+        "The numbers are right, but every rank gets the outputs of all images and throws most of them away. An all-to-all "
+        "sends each rank the rows of its own images only.",
+    ),
+    Mistake(
+        "sends no gradient back",
+        sends_no_gradient_back,
+        "Each rank uses only the gradient of its own images for its neurons. They saw the images of all ranks: backward, the "
+        "all-to-all goes the other way and brings those gradients.",
+    ),
+    Mistake(
+        "moves the weights",
+        moves_the_weights,
+        "The numbers are right, but you gather the *weights* on every rank, and that is what the trick avoids: a linear "
+        "layer has far more weights than its images have features. Move the images.",
+    ),
+    Mistake(
+        "joins outputs of different images",
+        gathers_the_biased_sum,
+        "You put together what each rank computed for its own images: neurons of different images land in one row. First "
+        "every rank needs all images.",
+    ),
+    Mistake(
+        "gathers without sizes",
+        gathers_without_sizes,
+        "Ranks have different numbers of images, and an all-gather has to be told: `comm.all_gather(x, images)`.",
+        symptom=_uneven("all_gather"),
+    ),
+    Mistake(
+        "swaps evenly",
+        swaps_evenly,
+        "Ranks have different numbers of images, and an all-to-all has to be told: `images[j]` rows go to rank j, and as "
+        "many as you have images come from each.",
+        symptom=_uneven("all_to_all"),
+    ),
+)
