@@ -12,7 +12,7 @@ from torch import nn
 
 from lockstep.data import shard
 from lockstep.nn import LeNet
-from lockstep.train import STRATEGIES, averaged_by, parameter_server, train, wrapped_by
+from lockstep.train import STRATEGIES, averaged_by, hybrid, parameter_server, pipeline, train, wrapped_by
 from lockstep.train.command import main
 from lockstep.train.step import Apart
 from lockstep.train.trainer import evaluate
@@ -163,6 +163,43 @@ def test_sharded_training_goes_as_in_one_process(strategy):
         assert result.accuracy == pytest.approx(alone.accuracy, abs=0.01)
 
 
+ON_MESHES = [(2, "split"), (3, "tensor"), (4, hybrid("data=2,pipeline=2", "zero_bubble", micro_batches=5))]
+
+
+def test_a_model_cut_over_a_mesh_trains_as_in_one_process():
+    """640 images in batches of 213 leave one image at the end: micro-batches and data ranks without any."""
+    alone = in_double(None, "none")
+    for ranks, strategy in ON_MESHES:
+        for result in simulate(in_double, ranks, strategy, seed=2).values:
+            assert result.losses == pytest.approx(alone.losses, abs=1e-12) and len(alone.losses) == 4
+            assert result.accuracy == alone.accuracy
+            same_state(result.weights, alone.weights)
+
+
+def in_double(comm, strategy):
+    torch.set_default_dtype(torch.float64)
+    try:
+        return train(comm, strategy, fast=True, batch=213, seed=2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "arguments", "says"),
+    [
+        (3, {"strategy": hybrid("data=2,pipeline=2")}, "the mesh data=2,pipeline=2 has 4 ranks, and there are 3"),
+        (2, {"strategy": "hybrid"}, "strategy 'hybrid' needs a mesh, such as"),
+        (6, {"strategy": "pipeline"}, "1F1B on 6 ranks needs 6 stages, and LeNet can be cut into 5 at most"),
+        (2, {"strategy": pipeline("dualpipev", 3)}, "at least 4"),
+        (2, {"strategy": pipeline(micro_batches=8), "batch": 7}, "batch=7 is shared out to 1 data ranks with 8 micro-"),
+        (2, {"strategy": pipeline("pipedream")}, "PipeDream updates weights between micro-batches"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_answered_with_a_sentence(ranks, arguments, says):
+    with pytest.raises(RankError, match=says):
+        simulate(partial(train, fast=True, **arguments), ranks)
+
+
 def in_processes(comm):
     """Everything that needs real ranks, in one launch."""
     seeded = train(comm, "ddp", fast=True)
@@ -275,7 +312,8 @@ def test_held_out_accuracy_counts_every_image_once_with_rank_0s_buffers(world):
     [
         (
             {"strategy": "dpp"},
-            "no strategy 'dpp'; there are none, naive, ddp, central, async, ssp, zero1, zero2, zero3",
+            "no strategy 'dpp'; there are none, naive, ddp, central, async, ssp, zero1, zero2, zero3, split, tensor, "
+            "pipeline, hybrid",
         ),
         ({"model": "resnet"}, "no model 'resnet'; there are lenet"),
         ({"data": "mnist"}, "no data set 'mnist'; there are mnist5k"),
@@ -328,14 +366,14 @@ with command._ranks_of_torchrun() as comm:  # opened once: starting three proces
 
 @pytest.mark.timeout(180)
 def test_under_torchrun_two_ranks_equal_one_process(tmp_path):
-    strategies = ["naive", "ddp", "central", "async", "ssp"]
+    strategies = ["naive", "ddp", "central", "pipeline", "async", "ssp"]
     script = tmp_path / "all.py"
     script.write_text(UNDER_TORCHRUN)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, tmp_path]
     environment = os.environ | {"CI": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, *strategies], capture_output=True, text=True, timeout=150, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("mnist5k, split train") == done.stdout.count("held-out images right") == 5
+    assert done.stdout.count("mnist5k, split train") == done.stdout.count("held-out images right") == len(strategies)
     alone = train(fast=True, seed=4)
     for name in strategies:
         two = json.loads((tmp_path / f"{name}.json").read_text())
@@ -372,8 +410,26 @@ def test_command_trains_and_writes_what_it_found(command, tmp_path):
     [
         (
             ["--strategy", "dpp"],
-            "Error: there is no strategy 'dpp'; there are none, naive, ddp, central, async, ssp, zero1, zero2, zero3\n",
+            "Error: there is no strategy 'dpp'; there are none, naive, ddp, central, async, ssp, zero1, zero2, zero3, "
+            "split, tensor, pipeline, hybrid\n",
         ),
+        (
+            ["--strategy", "ddp", "--schedule", "gpipe"],
+            "Error: strategy 'ddp' has no --schedule; it is for pipeline, hybrid\n",
+        ),
+        (
+            ["--strategy", "pipeline", "--mesh", "data=2"],
+            "Error: strategy 'pipeline' has no --mesh; it is for hybrid\n",
+        ),
+        (
+            ["--strategy", "pipeline", "--schedule", "1f2b"],
+            "Error: there is no schedule '1f2b'; there are naive, gpipe",
+        ),
+        (
+            ["--strategy", "pipeline", "--micro-batches", "0"],
+            "Error: micro_batches must be a whole number of at least 1",
+        ),
+        (["--strategy", "hybrid", "--mesh", "data=2,modle=2"], "Error: the mesh 'data=2,modle=2' has 'modle=2': write"),
         (["--threads", "0"], "Error: --threads 0: a rank needs at least 1\n"),
         (["--data", "cifar10"], "Error on rank 0: cifar10 is neither in "),
         (["--json", "nowhere/x.json"], "Error: --json nowhere/x.json: there is no folder "),

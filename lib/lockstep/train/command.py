@@ -20,13 +20,21 @@ from torch import distributed
 from lockstep.comm import Communicator, from_torch
 from lockstep.data import NAMES, DataError
 from lockstep.nn import MODELS
+from lockstep.parallel.pipeline import SCHEDULES
 from lockstep.train.result import TrainResult
-from lockstep.train.strategies import STRATEGIES
+from lockstep.train.strategies import STRATEGIES, configured
 from lockstep.train.trainer import train
 
 
 def command(
     strategy: Annotated[str, typer.Option(help=f"How ranks share a step: {', '.join(STRATEGIES)}.")] = "none",
+    schedule: Annotated[
+        str | None, typer.Option(help=f"Of pipeline and hybrid, by default 1f1b: {', '.join(SCHEDULES)}.")
+    ] = None,
+    micro_batches: Annotated[
+        int | None, typer.Option(help="Of pipeline and hybrid, by default two for each pipeline rank.")
+    ] = None,
+    mesh: Annotated[str | None, typer.Option(help="Of hybrid, such as data=2,pipeline=2 or data=2,tensor=2.")] = None,
     model: Annotated[str, typer.Option(help=f"The network: {', '.join(MODELS)}.")] = "lenet",
     data: Annotated[str, typer.Option(help=f"The data set: {', '.join(NAMES)}.")] = "mnist5k",
     epochs: Annotated[int, typer.Option(help="Times through the training images.")] = 15,
@@ -46,8 +54,10 @@ def command(
         _check(threads, json_file if rank == 0 else None)
         if threads is not None:
             torch.set_num_threads(threads)
+        options = {"schedule": schedule, "micro_batches": micro_batches, "mesh": mesh}
+        chosen = configured(strategy, options)
         with _ranks_of_torchrun() as comm:
-            result = train(comm, strategy, model, data, epochs, batch, lr, seed, fast)
+            result = train(comm, chosen, model, data, epochs, batch, lr, seed, fast)
     except (ValueError, FloatingPointError) as error:  # the same on every rank
         if rank == 0:
             typer.echo(f"Error: {error}", err=True)

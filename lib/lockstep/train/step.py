@@ -34,6 +34,14 @@ class Apart(Protocol):
         """Collective, at the end of an epoch: give every rank the same weights; the losses of its steps."""
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """A step for which several ranks together have one part of each batch: this rank has `part` of `parts`."""
+
+    part: int
+    parts: int
+
+
 def forward_backward(
     comm: Communicator | None, model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor, batch: int
 ) -> float:

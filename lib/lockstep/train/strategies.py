@@ -6,6 +6,10 @@ nothing of it. In a process of its own every strategy trains as `none` does.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -13,6 +17,7 @@ from torch.optim import Optimizer
 from lockstep.comm import AllReduce, Central, Communicator, Exchange
 from lockstep.parallel import DistributedDataParallel
 from lockstep.parallel.agreement import copy_from_rank_0
+from lockstep.train.meshed import hybrid, pipeline, split, tensor
 from lockstep.train.served import parameter_server
 from lockstep.train.sharded import zero
 from lockstep.train.step import Step, Strategy, add_up, averaging_step, forward_backward
@@ -82,4 +87,24 @@ STRATEGIES: dict[str, Strategy] = {
     "zero1": zero(stage=1),
     "zero2": zero(stage=2),
     "zero3": zero(stage=3),
+    "split": split,
+    "tensor": tensor,
+    "pipeline": pipeline(),
+    "hybrid": hybrid(),
 }
+
+WITH_OPTIONS: dict[str, Callable[..., Strategy]] = {"pipeline": pipeline, "hybrid": hybrid}
+"""What makes a strategy from options."""
+
+
+def configured(name: str, options: Mapping[str, Any]) -> str | Strategy:
+    """The strategy of that name with the options that are not None; ValueError for one that it does not know."""
+    given = {option: value for option, value in options.items() if value is not None}
+    if not given or name not in STRATEGIES:
+        return name
+    known = {each: inspect.signature(make).parameters for each, make in WITH_OPTIONS.items()}
+    for option in given:
+        if option not in known.get(name, ()):
+            users = [each for each, parameters in known.items() if option in parameters]
+            raise ValueError(f"strategy {name!r} has no --{option.replace('_', '-')}; it is for {', '.join(users)}")
+    return WITH_OPTIONS[name](**given)

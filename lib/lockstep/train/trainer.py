@@ -24,7 +24,7 @@ from lockstep.nn import MODELS
 from lockstep.parallel import distributed_accuracy
 from lockstep.parallel.agreement import copy_from_rank_0
 from lockstep.train.result import TrainResult
-from lockstep.train.step import Apart, Step, Strategy
+from lockstep.train.step import Apart, Placed, Step, Strategy
 from lockstep.train.strategies import STRATEGIES
 from lockstep.world.seeding import torch_seed
 
@@ -62,13 +62,13 @@ def train(
     seed = 0 if comm is None and seed is None else seed
     used = _load(data, FAST_IMAGES if fast else None, device, verbose and rank == 0)
     epochs = 1 if fast else epochs
-    _check_batch(batch, size, len(used.labels))
     with torch.random.fork_rng(devices=[]):
         own_seed = torch.initial_seed() if seed is None else torch_seed(seed, rank)
         torch.default_generator.manual_seed(own_seed)
         net = MODELS[model](used.shape, used.classes).to(device)
         optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
         step = share_out(comm, net, optimizer)
+        _check_batch(batch, _place(comm, step)[1], len(used.labels))
         decay = CosineAnnealingLR(optimizer, epochs * math.ceil(len(used.labels) / batch))
         quiet = rank > 0 or fast or not verbose
         went = _train_epochs(comm, net, step, decay, used, epochs, batch, _order_seed(comm, own_seed), quiet)
@@ -159,7 +159,7 @@ def _epoch(
     """One step for each batch of indices, each rank with its shard of it; the losses over the whole batches."""
     losses = []
     for indices in batches:
-        part = range(len(indices)) if comm is None else shard(len(indices), comm.rank, comm.size)
+        part = shard(len(indices), *_place(comm, step))
         mine = indices[part.start : part.stop]
         losses.append(step(images[mine], labels[mine], len(indices)))
         _check_finite(losses[-1], decay)
@@ -169,6 +169,13 @@ def _epoch(
         for loss in losses:
             _check_finite(loss, decay)
     return losses
+
+
+def _place(comm: Communicator | None, step: Step) -> tuple[int, int]:
+    """(which part of each batch this rank has, how many parts there are)."""
+    if isinstance(step, Placed):
+        return step.part, step.parts
+    return (0, 1) if comm is None else (comm.rank, comm.size)
 
 
 def _check_finite(loss: float | None, decay: CosineAnnealingLR) -> None:
@@ -230,8 +237,8 @@ def _check(model: str, epochs: int, batch: int, lr: float) -> None:
         raise ValueError(f"lr, the learning rate, must be a number above 0, not {lr!r}")
 
 
-def _check_batch(batch: int, ranks: int, images: int) -> None:
+def _check_batch(batch: int, parts: int, images: int) -> None:
     if batch > images:
         raise ValueError(f"batch={batch} is more than the {images} images there are to train on; choose at most that")
-    if batch < ranks:
-        raise ValueError(f"batch={batch} leaves some of the {ranks} ranks without an image; choose at least {ranks}")
+    if batch < parts:
+        raise ValueError(f"batch={batch} leaves some of the {parts} ranks without an image; choose at least {parts}")
