@@ -23,7 +23,7 @@ def test_a_prediction_after_the_reveal_is_marked_late():
     reveal("05.p1", 6.0)
     assert "late" in predict("05.p1", 6.0).text
     assert keep.read()["predictions"]["05.p1"]["late"] is True
-    assert "after the measured value was shown" in reveal("05.p1", 6.0).text
+    assert "after the value was shown" in reveal("05.p1", 6.0).text
 
 
 def test_the_first_prediction_stands_after_the_reveal():

@@ -44,12 +44,21 @@ def test_an_unknown_question_gets_a_sentence():
 
 
 def test_recall_brings_missed_questions_first_the_surest_before():
-    assert [one.id for one in recall("02").questions] == ["00.q1", "00.q2", "01.q1"]
+    assert [one.id for one in recall("04").questions] == ["00.q1", "00.q2", "02.q1"]
     answer("00.q1", "b")
-    answer("01.q1", "a", confidence=2)
-    answer("01.q2", "a", confidence=5)
-    assert [one.id for one in recall("02", n=4).questions] == ["01.q2", "01.q1", "00.q2", "00.q1"]
+    answer("02.q1", "a", confidence=2)
+    answer("00.q2", "a", confidence=5)
+    assert [one.id for one in recall("04", n=4).questions] == ["00.q2", "02.q1", "00.q1"]
     assert recall("00").questions == () and "no questions" in repr(recall("00"))
+
+
+def test_recall_follows_the_order_of_reading():
+    # Lab 01 may be read any time after 03: lab 02 asked about warps, and lab 01 never about layers.
+    assert [one.id for one in recall("02").questions] == ["00.q1", "00.q2"]
+    assert [one.id for one in recall("01").questions] == ["00.q1", "00.q2", "02.q1"]
+    answer("01.q1", "a", confidence=2)
+    assert [one.id for one in recall("02").questions] == ["00.q1", "00.q2"]
+    assert [one.id for one in recall("04", n=2).questions] == ["01.q1", "00.q1"]
 
 
 def test_a_widget_answers_as_the_call_does(monkeypatch):

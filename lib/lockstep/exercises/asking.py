@@ -14,6 +14,7 @@ from lockstep.exercises.card import Card, Row
 from lockstep.exercises.questions import Question
 from lockstep.exercises.registry import Unknown, question, questions
 
+BESIDE_THE_PATH = ("01", "12", "13", "14")
 CONFIDENCE = {1: "a guess", 2: "unsure", 3: "fairly sure", 4: "sure", 5: "certain"}
 
 
@@ -83,9 +84,10 @@ def answer(asked: str | Question, choice: str, confidence: int | None = None) ->
 
 
 def recall(lab: str, n: int = 3) -> Asked:
-    """`n` questions from the labs before `lab`: those last answered wrong first (the surest first), then those never
-    answered, then those answered right longest ago."""
+    """`n` questions from the labs read before `lab`: those last answered wrong first (the surest first), then those
+    never answered, then those answered right longest ago. A lab beside the path counts once it has been begun."""
     given = keep.read()["answers"]
+    begun = {id[:2] for id, answers in given.items() if answers}
 
     def order(one: Question) -> tuple[Any, ...]:
         answers = given.get(one.id) or []
@@ -98,11 +100,17 @@ def recall(lab: str, n: int = 3) -> Asked:
             else (0, -int(last.get("confidence") or 0), str(last.get("at")))
         )
 
-    earlier = sorted((one for one in questions() if one.id[:2] < lab[:2]), key=order)
+    read = [one for one in questions() if one.id[:2] not in BESIDE_THE_PATH or one.id[:2] in begun]
+    earlier = sorted((one for one in read if _when_read(one.id) < _when_read(lab)), key=order)
     heading = (
         f"Before lab {lab}: from earlier labs" if earlier else f"Before lab {lab} there are no questions to recall."
     )
     return Asked(tuple(earlier[:n]), heading)
+
+
+def _when_read(id: str) -> float:
+    """The place of a lab in the order of reading, which is that of the numbers but for lab 01."""
+    return 3.5 if id[:2] == "01" else int(id[:2])
 
 
 def question_card(asked: Question) -> Card:

@@ -106,9 +106,9 @@ def _wrong(
     exercise: Exercise, cases: Sequence[Case], at: int, seen: Observation, found: Finding, mistake: Mistake | None
 ) -> Verdict:
     status = "wrong" if seen.error is None else STATUS.get(seen.error.type, "crashed")
-    smaller = "" if at == 0 else " (the smaller case passes)" if at == 1 else f" (the {at} smaller cases pass)"
+    before = "" if at == 0 else " (the case before it passes)" if at == 1 else f" (the {at} cases before it pass)"
     return Verdict(
-        exercise.id, exercise.title, status, exercise.asks, cases[at].name + smaller,
+        exercise.id, exercise.title, status, exercise.asks, cases[at].name + before,
         found.expected, found.got if seen.error is None or not seen.error.waiting else "a deadlock", found.sentence,
         mistake.sentence if mistake else "", mistake.name if mistake else "", seen.printed,
         next_hint(exercise), 0, exercise.points,

@@ -45,12 +45,12 @@ def predict(id: str, value: Any, reason: str = "") -> Card:
         )
     rows = [Row("You said", said(entry["value"]))]
     if entry.get("late"):
-        rows.append(Row("Late", "The measured value had already been shown."))
+        rows.append(Row("Late", "The value had already been shown."))
     elif not stands:
         rows.append(
             Row(
                 "Unchanged",
-                f"The measured value has been shown: {said(value)} is not taken, your first prediction stands.",
+                f"The value has been shown: {said(value)} is not taken, your first prediction stands.",
             )
         )
     return Card(f"Prediction {id}", "late" if entry.get("late") else "stands", "open", (*rows, *_reason(entry)))
@@ -68,13 +68,13 @@ def reveal(id: str, measured: Any, unit: str = "", why: str = "Before you read o
     if entry.get("value") is None:
         rows = (
             Row("You said", f'nothing yet: `predict("{id}", ...)` comes first, since one learns from a guess that was made.'),
-            Row("Measured", now),
+            Row("It is", now),
         )  # fmt: skip
         return Card(f"Prediction {id}", "no prediction", "open", rows)
-    late = " (after the measured value was shown)" if entry.get("late") else ""
+    late = " (after the value was shown)" if entry.get("late") else ""
     rows = (
         Row("You said", f"{said(entry['value'])} {unit}".strip() + late),
-        Row("Measured", now),
+        Row("It is", now),
         Row("Compared", _compared(entry["value"], measured)),
         Row("Next", why), *_reason(entry),
     )  # fmt: skip
@@ -139,4 +139,4 @@ def _compared(value: Any, measured: Any) -> str:
     if ratio < 1.01:
         return "less than 1 % apart"
     order = ": another order of magnitude" if ratio > 10 else ""
-    return f"measured is {said(ratio)} times {'more' if measured > value else 'less'} than you said{order}"
+    return f"it is {said(ratio)} times {'more' if measured > value else 'less'} than you said{order}"
