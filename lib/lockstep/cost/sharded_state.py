@@ -1,0 +1,36 @@
+"""The bytes of a model's state on one rank when ZeRO shares it out.
+
+Floor 1, room `cost`; read `memory.py` first, whose optimizers and precisions these are. A shard has ceil(P / N) numbers
+on every rank, since the flat tensor of all parameters is padded. Mixed precision with Adam is the table of Rajbhandari
+et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 3.1 and table 1.
+"""
+
+from __future__ import annotations
+
+from lockstep.cost.memory import PRECISIONS, STATE
+from lockstep.cost.step import check_optimizer
+
+FROM_STAGE = {"optimizer": 1, "gradients": 2, "parameters": 3}  # from which stage on a part is sharded
+
+
+def zero_memory(
+    parameters: int, ranks: int, stage: int, optimizer: str = "adam", precision: str = "mixed"
+) -> dict[str, int]:
+    """Bytes that one rank holds: "parameters", "gradients", and "optimizer" with the master copy of mixed precision.
+
+    stage: 0 is plain data parallel. Activations and what is gathered for a while are not among them. Raises ValueError
+    for numbers below 1 (a stage that is not 0 to 3) and unknown names.
+    """
+    check_optimizer(optimizer)
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision is {precision!r}; known are {', '.join(PRECISIONS)}")
+    for name, value in (("parameters", parameters), ("ranks", ranks)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+    if stage not in (0, 1, 2, 3) or isinstance(stage, bool):
+        raise ValueError(f"stage is {stage!r}; there are stages 1, 2 and 3, and 0 shards nothing")
+    mixed = precision == "mixed"
+    width = 2 if mixed else 4
+    each = {"parameters": width, "gradients": width, "optimizer": 4 * (STATE[optimizer] + mixed)}
+    shard = -(-parameters // ranks)
+    return {part: size * (shard if stage >= FROM_STAGE[part] else parameters) for part, size in each.items()}
