@@ -4,6 +4,7 @@ from lockstep.parallel.accuracy import distributed_accuracy
 from lockstep.parallel.batch_norm import SyncBatchNorm2d
 from lockstep.parallel.buckets import make_buckets
 from lockstep.parallel.channels import ChannelParallelConv2d, InputChannelParallelConv2d, own_batch_norm
+from lockstep.parallel.checkpoint import CheckpointError, Replicated, load_checkpoint, save_checkpoint
 from lockstep.parallel.data import DistributedDataParallel
 from lockstep.parallel.hybrid import Hybrid
 from lockstep.parallel.layers import DeviceSplit, LayerSplit, receive_forward, send_forward
@@ -19,6 +20,7 @@ from lockstep.parallel.zero import ZeRO
 
 __all__ = [
     "ChannelParallelConv2d",
+    "CheckpointError",
     "ColumnParallelLinear",
     "DeviceSplit",
     "DistributedDataParallel",
@@ -26,6 +28,7 @@ __all__ = [
     "InputChannelParallelConv2d",
     "LayerSplit",
     "ParameterServer",
+    "Replicated",
     "RowParallel2d",
     "RowParallelLinear",
     "Step",
@@ -36,12 +39,14 @@ __all__ = [
     "ZeRO",
     "distributed_accuracy",
     "linear_lr",
+    "load_checkpoint",
     "make_buckets",
     "measure_profile",
     "own_batch_norm",
     "plan_tensor",
     "predict_step",
     "receive_forward",
+    "save_checkpoint",
     "scaled_lr",
     "send_forward",
     "square_root_lr",

@@ -46,6 +46,11 @@ class Unit:
         """Of the flat tensor, with its padding."""
         return self.padded * self._like.element_size()
 
+    @property
+    def layouts(self) -> list[tuple[torch.Size, tuple[int, ...]]]:
+        """(shape, stride) of each parameter while it is whole."""
+        return [(shape, stride) for shape, stride, _ in self._views]
+
     def parts(self, flat: Tensor) -> list[Tensor]:
         """Views of the parameters' shapes into a flat tensor."""
         return [flat.as_strided(*view) for view in self._views]

@@ -55,12 +55,16 @@ class Stepper:
             if parameter.grad is not None:
                 self._finish_gradient(parameter.grad)
         self.optimizer.step()
-        for master in self.masters.values():
-            master.give_values()
+        self.give_values()
         self.zero_grad()
         if self.loss_scale:
             self.loss_scale.stepped()
         return True
+
+    def give_values(self) -> None:
+        """Round what masters hold to the shards."""
+        for master in self.masters.values():
+            master.give_values()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""

@@ -125,9 +125,8 @@ class ZeRO(nn.Module):
         Gives whether it stepped: False when a gradient of any rank has overflowed in fp16, and all ranks go on without.
         """
         stepped = self._stepper.step()
-        if stepped and self.stage < 3:
-            for handle in [unit.start_gather() for unit in self.units]:
-                handle.wait()
+        if stepped:
+            self._bring_parameters()
         return stepped
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -163,6 +162,23 @@ class ZeRO(nn.Module):
         if self._gathering:
             self._gathering.release_all()
         return state
+
+    @property
+    def stepped(self) -> list[nn.Parameter]:
+        """What the optimizer steps of each unit: its shard, or the master of it."""
+        return self._stepper.stepped
+
+    def shards_changed(self) -> None:
+        """Collective: bring the model what somebody else has written into `stepped`."""
+        self._stepper.give_values()
+        if self._gathering:
+            self._gathering.release_all()
+        self._bring_parameters()
+
+    def _bring_parameters(self) -> None:
+        if self.stage < 3:
+            for handle in [unit.start_gather() for unit in self.units]:
+                handle.wait()
 
     def make_whole(self) -> None:
         """Collective: gather all parameters, so that the model can be used as it is until the next forward here."""
