@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import torch
 from torch import fx, nn
@@ -91,8 +92,8 @@ def _followed(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module, 
     except Exception as error:  # whatever a forward does with a stand-in
         children = dict(module.named_children()) if type(module) is nn.Sequential else {}
         if len(children) > 1:
-            for name, child in children.items():
-                yield from _followed(nn.Sequential(OrderedDict({name: child})), prefix)
+            for names in _runs(children):
+                yield from _followed(nn.Sequential(OrderedDict({name: children[name] for name in names})), prefix)
             return
         for name, child in children.items():
             if type(child) is nn.Sequential:
@@ -102,6 +103,21 @@ def _followed(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module, 
         yield prefix, module, f"as the forward of {kind} cannot be followed: {str(error).splitlines()[0]:.80}"
     else:
         yield prefix, module, graph
+
+
+def _runs(children: Mapping[str, nn.Module]) -> Iterator[list[str]]:
+    """Names of a chain's modules, together where they can be followed one after the other."""
+
+    def alone(name: str) -> bool:
+        try:
+            _Tracer().trace(nn.Sequential(children[name]))
+        except Exception:  # the next call says why
+            return False
+        return True
+
+    for works, run in groupby(children, alone):
+        names = list(run)
+        yield from [names] if works and len(names) < len(children) else ([name] for name in names)
 
 
 class _Calls:
