@@ -192,7 +192,6 @@ def in_double(comm, strategy):
         (6, {"strategy": "pipeline"}, "1F1B on 6 ranks needs 6 stages, and LeNet can be cut into 5 at most"),
         (2, {"strategy": pipeline("dualpipev", 3)}, "at least 4"),
         (2, {"strategy": pipeline(micro_batches=8), "batch": 7}, "batch=7 is shared out to 1 data ranks with 8 micro-"),
-        (2, {"strategy": pipeline("pipedream")}, "PipeDream updates weights between micro-batches"),
     ],
 )
 def test_a_mesh_that_does_not_fit_is_answered_with_a_sentence(ranks, arguments, says):

@@ -24,6 +24,9 @@ from lockstep.parallel.pipeline.mailbox import even_sizes
 from lockstep.plan import balanced_partition
 from lockstep.train.step import Step, Strategy, add_up, forward_backward, span
 
+SYNCHRONOUS = {name: make for name, make in SCHEDULES.items() if name != "pipedream"}
+"""The schedules that update once a batch, as one process does. PipeDream's is not."""
+
 
 def split(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
     """Ranks have layers one after the other, and each batch goes through whole: one rank computes at a time."""
@@ -36,7 +39,7 @@ def tensor(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) ->
 
 
 def pipeline(schedule: str = "1f1b", micro_batches: int | None = None) -> Strategy:
-    """Ranks have layers one after the other, and a batch goes through in micro-batches, by a name in `SCHEDULES`.
+    """Ranks have layers one after the other, and a batch goes through in micro-batches, by a name in `SYNCHRONOUS`.
 
     micro_batches: by default two for each rank.
     """
@@ -85,8 +88,9 @@ def axes_of(text: str) -> dict[str, int]:
 
 
 def _check(schedule: str, micro_batches: int | None) -> None:
-    if schedule not in SCHEDULES:
-        raise ValueError(f"there is no schedule {schedule!r}; there are {', '.join(SCHEDULES)}")
+    if schedule not in SYNCHRONOUS:
+        why = " that updates once a batch" if schedule in SCHEDULES else ""
+        raise ValueError(f"there is no schedule {schedule!r}{why}; there are {', '.join(SYNCHRONOUS)}")
     if micro_batches is not None and (not isinstance(micro_batches, int) or micro_batches < 1):
         raise ValueError(f"micro_batches must be a whole number of at least 1, not {micro_batches!r}")
 
@@ -106,7 +110,7 @@ def _step(
         said = ",".join(f"{name}={size}" for name, size in axes.items())
         raise ValueError(f"the mesh {said} has {math.prod(axes.values())} ranks, and there are {comm.size}")
     ranks = axes.get("pipeline", 1)
-    plan = SCHEDULES[schedule](ranks, micro_batches or (2 * ranks if ranks > 1 else 1))
+    plan = SYNCHRONOUS[schedule](ranks, micro_batches or (2 * ranks if ranks > 1 else 1))
     return _MeshStep(Mesh(comm, axes), plan, model, optimizer)
 
 
