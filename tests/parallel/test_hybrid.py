@@ -164,6 +164,21 @@ def test_meshes_of_processes_train_as_one_process():
     judge(launch(train, 4, 6).values, 4, first=6)
 
 
+def accumulate(comm):
+    """The first gradient after one step, and after another without a new beginning."""
+    hybrid = Hybrid([nn.Linear(2, 1)], Mesh(comm, {"data": 2}), F.mse_loss)
+    found = []
+    for _ in range(2):
+        hybrid.step(torch.full((2, 2), 1.0 + comm.rank), torch.zeros(2, 1))
+        found.append(next(hybrid.parameters()).grad.clone())
+    return found
+
+
+def test_gradients_of_steps_add_up():
+    for once, twice in simulate(accumulate, 2).values:
+        torch.testing.assert_close(twice, 2 * once)
+
+
 # Bytes
 
 

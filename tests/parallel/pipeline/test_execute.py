@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from lockstep.hardware import Link
 from lockstep.parallel.pipeline import (
+    DeferredBatchNorm2d,
     InvalidSchedule,
     Pipeline,
     Schedule,
@@ -90,6 +91,20 @@ def test_processes_find_the_gradients_of_one(p):
 @pytest.mark.parametrize("p, every", [(1, 4), (3, 2)])
 def test_simulated_ranks_find_the_gradients_of_one(p, every):
     judge(simulate(run_all, p, every, timeout=60).values, p, every)
+
+
+def sized(comm, micro_batches, sizes):
+    """(loss, gradients, buffers) of this rank's chunk, whose batch norm collects, with micro-batches of those sizes."""
+    stages = [DeferredBatchNorm2d.convert(stage) for stage in resnet(2)]
+    images, labels = batch(5)
+    loss = Pipeline(stages, comm, gpipe(2, micro_batches), F.cross_entropy).step(images, labels, sizes)
+    return loss, gradients(stages[comm.rank]), list(stages[comm.rank].buffers())
+
+
+def test_a_micro_batch_without_samples_contributes_nothing():
+    values = simulate(sized, 2, 3, [3, 0, 2]).values, simulate(sized, 2, 2, [3, 2]).values
+    for with_none, without in zip(*values, strict=True):
+        torch.testing.assert_close(with_none, without)
 
 
 # Time
