@@ -20,7 +20,8 @@ from torch import distributed
 from lockstep.comm import Communicator, from_torch
 from lockstep.data import NAMES, DataError
 from lockstep.nn import MODELS
-from lockstep.parallel.pipeline import SCHEDULES
+from lockstep.parallel.precision import PRECISIONS
+from lockstep.train.meshed import SYNCHRONOUS
 from lockstep.train.result import TrainResult
 from lockstep.train.strategies import STRATEGIES, configured
 from lockstep.train.trainer import train
@@ -29,12 +30,15 @@ from lockstep.train.trainer import train
 def command(
     strategy: Annotated[str, typer.Option(help=f"How ranks share a step: {', '.join(STRATEGIES)}.")] = "none",
     schedule: Annotated[
-        str | None, typer.Option(help=f"Of pipeline and hybrid, by default 1f1b: {', '.join(SCHEDULES)}.")
+        str | None, typer.Option(help=f"Of pipeline and hybrid, by default 1f1b: {', '.join(SYNCHRONOUS)}.")
     ] = None,
     micro_batches: Annotated[
         int | None, typer.Option(help="Of pipeline and hybrid, by default two for each pipeline rank.")
     ] = None,
     mesh: Annotated[str | None, typer.Option(help="Of hybrid, such as data=2,pipeline=2 or data=2,tensor=2.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help=f"Of zero1, zero2 and zero3, by default fp32: {', '.join(PRECISIONS)}.")
+    ] = None,
     model: Annotated[str, typer.Option(help=f"The network: {', '.join(MODELS)}.")] = "lenet",
     data: Annotated[str, typer.Option(help=f"The data set: {', '.join(NAMES)}.")] = "mnist5k",
     epochs: Annotated[int, typer.Option(help="Times through the training images.")] = 15,
@@ -42,6 +46,13 @@ def command(
     lr: Annotated[float, typer.Option(help="Learning rate of SGD with momentum 0.9, at the start.")] = 0.02,
     seed: Annotated[int, typer.Option(help="Fixes the weights at the start and the order of the images.")] = 0,
     threads: Annotated[int | None, typer.Option(help="CPU threads of each rank; torch decides without it.")] = None,
+    checkpoint_dir: Annotated[
+        Path | None, typer.Option(help="Save checkpoints in this folder, which all machines share, after each epoch.")
+    ] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="Save after every so many steps instead.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint there, if there is one.")
+    ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="One epoch over few images, for tests.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
 ) -> None:
@@ -54,10 +65,12 @@ def command(
         _check(threads, json_file if rank == 0 else None)
         if threads is not None:
             torch.set_num_threads(threads)
-        options = {"schedule": schedule, "micro_batches": micro_batches, "mesh": mesh}
+        options = {"schedule": schedule, "micro_batches": micro_batches, "mesh": mesh, "precision": precision}
         chosen = configured(strategy, options)
         with _ranks_of_torchrun() as comm:
-            result = train(comm, chosen, model, data, epochs, batch, lr, seed, fast)
+            result = train(
+                comm, chosen, model, data, epochs, batch, lr, seed, fast, True, checkpoint_dir, checkpoint_every, resume
+            )
     except (ValueError, FloatingPointError) as error:  # the same on every rank
         if rank == 0:
             typer.echo(f"Error: {error}", err=True)

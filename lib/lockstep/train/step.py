@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from lockstep.comm import Communicator
+from lockstep.parallel import Replicated, ZeRO
 
 Step = Callable[[Tensor, Tensor, int], float | None]
 """(this rank's images, their labels, images in the whole batch) -> mean loss over the whole batch, on every rank.
@@ -31,7 +32,9 @@ class Apart(Protocol):
     """A step after which ranks may have different weights and know their own losses only."""
 
     def settle(self) -> list[float]:
-        """Collective, at the end of an epoch: give every rank the same weights; the losses of its steps."""
+        """Collective, at the end of an epoch or before a checkpoint: give every rank the same weights.
+
+        Gives the losses of the steps since the last time."""
 
 
 @runtime_checkable
@@ -40,6 +43,13 @@ class Placed(Protocol):
 
     part: int
     parts: int
+
+
+@runtime_checkable
+class Kept(Protocol):
+    """A step that says what a checkpoint is made of; otherwise it is the model and its optimizer."""
+
+    kept: ZeRO | Replicated
 
 
 def forward_backward(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -93,7 +94,11 @@ STRATEGIES: dict[str, Strategy] = {
     "hybrid": hybrid(),
 }
 
-WITH_OPTIONS: dict[str, Callable[..., Strategy]] = {"pipeline": pipeline, "hybrid": hybrid}
+WITH_OPTIONS: dict[str, Callable[..., Strategy]] = {
+    "pipeline": pipeline,
+    "hybrid": hybrid,
+    **{f"zero{stage}": partial(zero, stage) for stage in (1, 2, 3)},
+}
 """What makes a strategy from options."""
 
 

@@ -9,8 +9,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from numbers import Integral, Real
+from dataclasses import dataclass
 
 import torch
 import torch._dynamo  # the first optimizer imports it, for seconds; a run stopped meanwhile would leave it half there
@@ -21,11 +20,12 @@ from tqdm.auto import tqdm
 from lockstep.comm import Communicator
 from lockstep.data import Normalize, load, permutation, shard
 from lockstep.nn import MODELS
-from lockstep.parallel import distributed_accuracy
+from lockstep.parallel import ZeRO, distributed_accuracy
 from lockstep.parallel.agreement import copy_from_rank_0
+from lockstep.train.arguments import check_batch, check_checkpoints, check_run, named_strategy
+from lockstep.train.checkpoints import Checkpoints, kept_by
 from lockstep.train.result import TrainResult
-from lockstep.train.step import Apart, Placed, Step, Strategy
-from lockstep.train.strategies import STRATEGIES
+from lockstep.train.step import Apart, Kept, Placed, Step, Strategy
 from lockstep.world.seeding import torch_seed
 
 FAST_IMAGES = 640
@@ -42,6 +42,9 @@ def train(
     seed: int | None = None,
     fast: bool = False,
     verbose: bool = True,
+    checkpoint_dir: str | os.PathLike | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
 ) -> TrainResult:
     """Train `model` on `data`; a function for one process and a rank function alike.
 
@@ -52,11 +55,16 @@ def train(
     learning rate falls from `lr` to 0 along half a cosine. `fast` is for tests: one epoch over 640 images. Rank 0
     prints the data set used and shows progress, unless `verbose=False`.
 
-    Raises ValueError for an argument that cannot be, DataError when the data set cannot be used, and
+    checkpoint_dir: save a checkpoint there after each epoch, or after every `checkpoint_every` steps and at the end; a
+    folder that all ranks share. With `resume` the run goes on from the last one there, if there is one, and its result
+    is that of a run that never stopped; on another number of ranks but for the last digits, and dropout.
+
+    Raises ValueError for an argument or a checkpoint that cannot be, DataError when the data set cannot be used, and
     FloatingPointError as soon as the ranks know that the loss is no longer finite.
     """
-    name, share_out = _strategy(strategy)
-    _check(model, epochs, batch, lr)
+    name, share_out = named_strategy(strategy)
+    check_run(model, epochs, batch, lr)
+    check_checkpoints(checkpoint_dir, checkpoint_every, resume)
     rank, size = (0, 1) if comm is None else (comm.rank, comm.size)
     device = comm.device if comm else torch.device("cuda" if torch.cuda.is_available() else "cpu")
     seed = 0 if comm is None and seed is None else seed
@@ -68,10 +76,23 @@ def train(
         net = MODELS[model](used.shape, used.classes).to(device)
         optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
         step = share_out(comm, net, optimizer)
-        _check_batch(batch, _place(comm, step)[1], len(used.labels))
+        check_batch(batch, _place(comm, step)[1], len(used.labels))
         decay = CosineAnnealingLR(optimizer, epochs * math.ceil(len(used.labels) / batch))
         quiet = rank > 0 or fast or not verbose
-        went = _train_epochs(comm, net, step, decay, used, epochs, batch, _order_seed(comm, own_seed), quiet)
+        order = _order_seed(comm, own_seed)
+        settings = {
+            "model": model,
+            "data": data,
+            "images": len(used.labels),
+            "epochs": int(epochs),
+            "batch": int(batch),
+        }
+        settings |= {"lr": float(lr), "seed": order if seed is None else int(seed)}
+        kept = kept_by(step, comm, net, optimizer) if checkpoint_dir is not None else None
+        checkpoints = Checkpoints(checkpoint_dir, checkpoint_every, kept, decay, settings, own_seed)
+        checkpoints.begin(resume)
+        _train_epochs(comm, net, step, decay, used, epochs, batch, order, quiet, checkpoints)
+    went = checkpoints.went
     return TrainResult(
         strategy=name,
         model=model,
@@ -87,7 +108,7 @@ def train(
         accuracies=tuple(went.accuracies),
         seconds=went.seconds,
         images=epochs * len(used.labels),
-        weights={name: tensor.detach().cpu().clone() for name, tensor in net.state_dict().items()},
+        weights={name: tensor.detach().cpu().clone() for name, tensor in _state(net, step).items()},
     )
 
 
@@ -117,15 +138,6 @@ def _load(data: str, most: int | None, device: torch.device, verbose: bool) -> _
     )
 
 
-@dataclass(eq=False)
-class _Went:
-    """How the training went so far."""
-
-    losses: list[float] = field(default_factory=list)
-    accuracies: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-
-
 def _train_epochs(
     comm: Communicator | None,
     net: nn.Module,
@@ -136,19 +148,32 @@ def _train_epochs(
     batch: int,
     order_seed: int,
     quiet: bool,
-) -> _Went:
-    now, went = comm.now if comm else time.perf_counter, _Went()
+    checkpoints: Checkpoints,
+) -> None:
+    """Go on from where the last run came to."""
+    now, went = comm.now if comm else time.perf_counter, checkpoints.went
     for epoch in _shown(epochs, went.accuracies, quiet):
         batches = permutation(len(used.labels), order_seed, epoch).to(used.labels.device).split(batch)
+        begun, ended = epoch * len(batches), (epoch + 1) * len(batches)
         net.train()
-        start = now()
-        went.losses += _epoch(comm, step, decay, used.images, used.labels, batches)
-        went.seconds += now() - start
+        for first, last in checkpoints.stretches(ended):
+            start = now()
+            went.losses += _steps(comm, step, decay, used.images, used.labels, batches[first - begun : last - begun])
+            went.seconds += now() - start
+            if last < ended:
+                checkpoints.save()
         went.accuracies.append(evaluate(comm, net, used.held_out_images, used.held_out_labels))
-    return went
+        checkpoints.save(due=epoch == epochs - 1)
 
 
-def _epoch(
+def _state(net: nn.Module, step: Step) -> dict[str, Tensor]:
+    """The parameters and buffers, in fp32 where the model computed in less. Collective."""
+    if isinstance(step, Kept) and isinstance(step.kept, ZeRO):
+        return step.kept.full_state_dict()
+    return net.state_dict()
+
+
+def _steps(
     comm: Communicator | None,
     step: Step,
     decay: CosineAnnealingLR,
@@ -171,18 +196,18 @@ def _epoch(
     return losses
 
 
-def _place(comm: Communicator | None, step: Step) -> tuple[int, int]:
-    """(which part of each batch this rank has, how many parts there are)."""
-    if isinstance(step, Placed):
-        return step.part, step.parts
-    return (0, 1) if comm is None else (comm.rank, comm.size)
-
-
 def _check_finite(loss: float | None, decay: CosineAnnealingLR) -> None:
     """A loss that is known is the same number on every rank, so all of them stop."""
     if loss is not None and not math.isfinite(loss):
         lr = decay.base_lrs[0]
         raise FloatingPointError(f"the loss is {loss}: training has diverged at lr={lr:g}; try {lr / 10:g}")
+
+
+def _place(comm: Communicator | None, step: Step) -> tuple[int, int]:
+    """(which part of each batch this rank has, how many parts there are)."""
+    if isinstance(step, Placed):
+        return step.part, step.parts
+    return (0, 1) if comm is None else (comm.rank, comm.size)
 
 
 @torch.no_grad()
@@ -207,8 +232,10 @@ def _order_seed(comm: Communicator | None, own_seed: int) -> int:
 
 
 def _shown(epochs: int, accuracies: list[float], quiet: bool) -> Iterator[int]:
-    """0 to epochs - 1, with a bar in a notebook or terminal and lines where neither is, as in a rank; not in CI."""
-    bar = tqdm(range(epochs), desc="training", unit="epoch", disable=True if quiet else None)
+    """The epochs that have no accuracy yet; with a bar, or lines where neither notebook nor terminal is; not in CI."""
+    done = len(accuracies)
+    disable = True if quiet else None
+    bar = tqdm(range(done, epochs), desc="training", unit="epoch", disable=disable, initial=done, total=epochs)
     lines = bar.disable and not quiet and not os.environ.get("CI")
     for epoch in bar:
         yield epoch
@@ -216,29 +243,3 @@ def _shown(epochs: int, accuracies: list[float], quiet: bool) -> Iterator[int]:
         bar.set_postfix_str(so_far)
         if lines:
             print(f"epoch {epoch + 1} of {epochs}: {so_far}", flush=True)
-
-
-def _strategy(strategy: str | Strategy) -> tuple[str, Strategy]:
-    """Its name and itself."""
-    if callable(strategy):
-        return getattr(strategy, "__name__", type(strategy).__name__), strategy
-    if strategy not in STRATEGIES:
-        raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(STRATEGIES)}")
-    return strategy, STRATEGIES[strategy]
-
-
-def _check(model: str, epochs: int, batch: int, lr: float) -> None:
-    if model not in MODELS:
-        raise ValueError(f"there is no model {model!r}; there are {', '.join(MODELS)}")
-    for name, value in (("epochs", epochs), ("batch", batch)):
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
-    if not isinstance(lr, Real) or not math.isfinite(lr) or lr <= 0:
-        raise ValueError(f"lr, the learning rate, must be a number above 0, not {lr!r}")
-
-
-def _check_batch(batch: int, parts: int, images: int) -> None:
-    if batch > images:
-        raise ValueError(f"batch={batch} is more than the {images} images there are to train on; choose at most that")
-    if batch < parts:
-        raise ValueError(f"batch={batch} leaves some of the {parts} ranks without an image; choose at least {parts}")

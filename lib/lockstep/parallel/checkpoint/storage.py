@@ -41,7 +41,7 @@ Files = dict[str, tuple[int, int]]
 
 
 def write_pieces(comm: Communicator | None, folder: Path, pieces: Sequence[Piece]) -> Files:
-    """Collective: write every rank's pieces to `folder`, one file a rank; where several have the same one, one does.
+    """Collective: write every rank's pieces to `folder`, one file a rank; where several have the same one, the first does.
 
     Raises CheckpointError, on every rank, when one cannot write or what they hold together has gaps.
     """
@@ -103,7 +103,8 @@ class _Saver(DefaultSavePlanner):
     """Plans to write each piece as a shard of the row that it is part of."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
+        # What several ranks have is rank 0's: copies may drift apart, as batch norm's statistics do.
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False, dedup_save_to_lowest_rank=True)
         self._values = {_index(piece): piece for piece in pieces}
 
     def create_local_plan(self) -> SavePlan:
