@@ -79,7 +79,9 @@ class TestGPipe:
             return [row + [f"{r}B{i}" for i in range(m)] for r, row in enumerate(forward)]
 
         status, mistake, seen = verdict("07.1", gpipe)
-        assert (status, mistake) == ("wrong", "backward order reversed wrongly") and "longest wait is rank" in seen
+        # Said that they go back in different orders, which they do not.
+        assert (status, mistake) == ("wrong", "forward in another order on some ranks")
+        assert "longest wait is rank" in seen
 
 
 class TestOneFOneB:
@@ -112,7 +114,7 @@ class TestOneFOneB:
         assert verdict("07.3", one_f_one_b)[0] == "passed"
 
     def test_too_much_in_flight_is_said_with_rank_and_number(self):
-        assert "rank 0 has 3 micro-batches in flight at once; 1 would do" in verdict("07.3", find("07.1").reference)[2]
+        assert "rank 0 has 4 micro-batches in flight at once; 2 would do" in verdict("07.3", find("07.1").reference)[2]
 
     def test_a_schedule_that_hangs_is_never_run(self):
         def one_f_one_b(p, m):

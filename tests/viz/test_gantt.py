@@ -94,6 +94,9 @@ def test_the_explorer_shows_its_first_figure_without_widgets_and_says_what_does_
     explorer = pipeline_explorer(makers, "interleaved", 3, 6)
     assert repr(explorer).startswith("interleaved, 3 stages, 6 micro-batches (simulated)")
     assert "must be equal" in explorer.figure("interleaved", 3, 7)
+    # It counted one unit for a chunk, so that the same model seemed to take twice as long with two chunks a rank.
+    assert "interleaved: makespan 28.5" in explorer.figure("interleaved", 4, 8).alt
+    assert "1 stage, 1 micro-batch (" in explorer.figure("1F1B", 1, 1).alt
     widget = explorer.widget()
     menu, stages, cut = widget.children[0].children
     menu.value, stages.value, cut.value = "1F1B", 2, 5

@@ -45,30 +45,44 @@ def gantt(
 ) -> Figure:
     """Draw when each rank does what if actions take these times; schedules share one time axis.
 
-    schedules: one, or several by the name to show. Beside each rank stand its idle share of the makespan and the most
-    that it has in flight. Among several, one of v chunks a rank is drawn with costs divided by v, and a chunk in flight
-    counts a v-th of a stage, so that equal models are compared. Raises InvalidSchedule for a schedule that cannot be run, ValueError for none.
+    schedules: one by itself, or by the name to show, to be compared. Beside each rank stand its idle share of the
+    makespan and the most that it has in flight. By name, one of v chunks a rank is drawn with costs divided by v, and a
+    chunk in flight counts a v-th of a stage, so that models are equal whatever the schedule; by itself, costs are those
+    of a chunk. Raises InvalidSchedule for a schedule that cannot be run, ValueError for none.
     """
-    known = {schedules.name: schedules} if isinstance(schedules, Schedule) else dict(schedules)
+    alone = isinstance(schedules, Schedule)
+    known = {schedules.name: schedules} if alone else dict(schedules)
     costs = forward, backward, input_gradient, weight_gradient
     timings = {
-        name: each.simulate(*(_share(cost, each, len(known)) for cost in costs), transfer)
+        name: each.simulate(*(cost if alone else _share(cost, each) for cost in costs), transfer)
         for name, each in known.items()
     }
+    held = {name: [n / (1 if alone else _chunks(known[name])) for n in t.in_flight] for name, t in timings.items()}
     if not known:
         raise ValueError("there is no schedule to draw: give one, or several by name")
     with our_style():
-        canvas = _draw(known, timings, f"{title} (simulated)")
+        canvas = _draw(known, timings, held, f"{title} (simulated)", "most in flight" if alone else "stages in flight")
     said = " ".join(_words(name, known[name], timings[name]) for name in known)
     return Figure(canvas, f"{title} (simulated). {said}")
 
 
-def _share(cost: Costs, schedule: Schedule, among: int) -> Costs:
-    """The cost of a chunk; among several schedules one number is for what a rank has in all."""
-    return cost * schedule.ranks / schedule.chunks if among > 1 and isinstance(cost, (int, float)) else cost
+def _share(cost: Costs, schedule: Schedule) -> Costs:
+    """The cost of a chunk, where one number is for what a rank has in all."""
+    return cost / _chunks(schedule) if isinstance(cost, (int, float)) else cost
 
 
-def _draw(known: Mapping[str, Schedule], timings: Mapping[str, Timing], title: str) -> Canvas:
+def _chunks(schedule: Schedule) -> float:
+    """Chunks a rank, on average."""
+    return schedule.chunks / schedule.ranks
+
+
+def _draw(
+    known: Mapping[str, Schedule],
+    timings: Mapping[str, Timing],
+    held: Mapping[str, Sequence[float]],
+    title: str,
+    unit: str,
+) -> Canvas:
     ranks = sum(schedule.ranks for schedule in known.values())
     row = min(ROW[1], max(ROW[0], TALL / ranks))
     tall = HEAD_ROOM + sum(HEAD + row * schedule.ranks for schedule in known.values()) + 0.45
@@ -78,8 +92,7 @@ def _draw(known: Mapping[str, Schedule], timings: Mapping[str, Timing], title: s
     several = any(schedule.chunks > schedule.ranks for schedule in known.values())
     legend(canvas, kinds, 1 - 0.32 / tall, several)
     longest = max(timing.makespan for timing in timings.values())
-    held = {name: _held(schedule, timings[name], len(known)) for name, schedule in known.items()}
-    most, unit = max(map(max, held.values())), "stages in flight" if len(known) > 1 and several else "most in flight"
+    most, unit = max(map(max, held.values())), unit if several else "most in flight"
     top = HEAD_ROOM
     for place, (name, schedule) in enumerate(known.items()):
         top += HEAD
@@ -175,12 +188,6 @@ def _chunk_on_rank(part: Action, schedule: Schedule) -> tuple[int, int]:
     rank = schedule.placement[part.chunk]
     own = [chunk for chunk, at in schedule.placement.items() if at == rank]
     return own.index(part.chunk), len(own)
-
-
-def _held(schedule: Schedule, timing: Timing, among: int) -> list[float]:
-    """What is in flight by rank; compared with others, a chunk of v on a rank counts a v-th of a stage."""
-    each = schedule.chunks / schedule.ranks if among > 1 else 1
-    return [held / each for held in timing.in_flight]
 
 
 def _beside(

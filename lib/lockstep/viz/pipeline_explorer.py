@@ -1,5 +1,6 @@
 """Stages, micro-batches and schedule behind a menu and two sliders: the figure of `gantt`, with its bubble and memory.
 
+The model is the same whatever the schedule: a chunk of two on a rank costs half of what a stage costs.
 Floor 3, room `viz`. Core ipywidgets only; without them, or where they are not shown, the first figure.
 """
 
@@ -31,7 +32,8 @@ class PipelineExplorer:
             schedule = self.makers[name](stages, micro_batches)
         except ValueError as error:
             return str(error)
-        return gantt(schedule, f"{name}, {stages} stages, {micro_batches} micro-batches")
+        said = f"{stages} stage{'s' * (stages != 1)}, {micro_batches} micro-batch{'es' * (micro_batches != 1)}"
+        return gantt({name: schedule}, f"{name}, {said}")
 
     @cached_property
     def _shown(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from lockstep.parallel.pipeline import Action, Overlap, Schedule, Timing
 
 Size = tuple[int, int, int]
 """Ranks, chunks, micro-batches."""
+REMEMBERED = 2000  # findings of schedules that were judged before
 Rule = Callable[[Case, Schedule], Finding | None]
 
 
@@ -50,15 +51,27 @@ def stage_a_rank(case: Case) -> Size:
 def schedule_that(*rules: Rule, size: Callable[[Case], Size] = stage_a_rank, kinds: str = "FB") -> Judge:
     """A valid schedule of that size, with these kinds of actions only, that breaks none of the rules."""
 
-    def judge(case: Case, seen: Observation, expected: Observation) -> Finding | None:
-        found = read(seen.value, *size(case), kinds)
+    def decide(case: Case, value: Any) -> Finding | None:
+        found = read(value, *size(case), kinds)
         if isinstance(found, Finding):
             return found
         faults = found.prove().faults
         if faults:
             more = f" ({len(faults)} faults in all)" if len(faults) > 1 else ""
-            return Finding(faults[0] + more, "a schedule that can be run", as_text(seen.value), ("faults", faults))
+            return Finding(
+                faults[0] + more, "a schedule that can be run", as_text(value), ("faults", "; ".join(faults))
+            )
         return next((wrong for rule in rules if (wrong := rule(case, found)) is not None), None)
+
+    known: dict[tuple[Any, ...], Finding | None] = {}
+
+    def judge(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+        key = case.args, repr(seen.value)  # asked for again by each symptom
+        if key not in known:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[key] = decide(case, seen.value)
+        return known[key]
 
     return judge
 
@@ -79,7 +92,7 @@ def read(value: Any, ranks: int, chunks: int, micro_batches: int, kinds: str) ->
     for rank, row in enumerate(value):
         parsed.append([])
         for item in row:
-            action = _parse(item)
+            action = parse(item)
             if action is None:
                 sentence = f"Rank {rank} has {short(item, 40)} among its actions, which is none."
                 return Finding(
@@ -92,11 +105,20 @@ def read(value: Any, ranks: int, chunks: int, micro_batches: int, kinds: str) ->
     return Schedule("your schedule", chunks, micro_batches, tuple(map(tuple, parsed)))
 
 
-def _parse(item: Any) -> Action | None:
+def parse(item: Any) -> Action | None:
+    """The action of a text, None for anything else."""
     try:
         return Action.parse(item)
     except (ValueError, AttributeError, TypeError):
         return None
+
+
+def listed(value: Any) -> list[list[Action]]:
+    """The actions of each list; [] for what is no list of lists of actions."""
+    if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
+        return []
+    rows = [[parse(item) for item in row] for row in value]
+    return rows if all(all(row) for row in rows) else []
 
 
 def as_text(value: Any) -> str:
@@ -118,7 +140,7 @@ def each_on_its_rank(case: Case, schedule: Schedule) -> Finding | None:
             return Finding(
                 f"Rank {rank} has the actions of {what} {chunk}, which is on rank {chunk % schedule.ranks}.",
                 f"{what} {chunk} on rank {chunk % schedule.ranks}", f"on rank {rank}",
-                ("placement", list(schedule.placement.values())),
+                ("placement", str(list(schedule.placement.values()))),
             )  # fmt: skip
     return None
 
@@ -152,7 +174,7 @@ def holds_at_most(limits: Callable[[Case], list[int]]) -> Rule:
                 return Finding(
                     f"The schedule can be run, but rank {rank} has {h} {what}{plural} in flight at once; "
                     f"{allowed} would do.",
-                    f"at most {short(most)} in flight, by rank", short(list(held)), ("in flight", list(held)),
+                    f"at most {short(most)} in flight, by rank", short(list(held)), ("in flight", str(held)),
                 )  # fmt: skip
         return None
 
