@@ -156,6 +156,24 @@ def _levels_in_order(case: Case, seen: Observation) -> list[bool]:
     return [max(span.detail["group"]) < per_node for span in sorted(calls, key=lambda span: span.start)]
 
 
+def _too_much_across(case: Case, seen: Observation, expected: Observation) -> bool:
+    found = None if seen.error is not None else right_levels(case, seen, expected)
+    return found is not None and found.evidence[0] == "across"
+
+
+def _goes_across_first(case: Case, seen: Observation, expected: Observation) -> bool:
+    return _too_much_across(case, seen, expected) and not _levels_in_order(case, seen)[0]
+
+
+def _some_links_are_idle(case: Case, seen: Observation, expected: Observation) -> bool:
+    return _too_much_across(case, seen, expected) and any(one["across"] == 0 for one in seen.value)
+
+
+def _all_links_carry_all(case: Case, seen: Observation, expected: Observation) -> bool:
+    too_much = _too_much_across(case, seen, expected) and _levels_in_order(case, seen)[0]
+    return too_much and all(one["across"] for one in seen.value)
+
+
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     for nodes, per_node, n in ((1, 2, 5), (2, 2, 40), (2, 3, 50), (3, 2, 61)):
         each = [(torch.tensor(rng.normal(size=n), dtype=torch.float32),) for _ in range(nodes * per_node)]
@@ -204,18 +222,21 @@ HIERARCHICAL = Exercise(
                 across_first,
                 "The sum is right, but you go across the nodes first, while every rank still has a whole tensor to send. Add "
                 "up inside the node first: m ranks have one sum then, and each need send only an m-th of it.",
+                symptom=_goes_across_first,
             ),
             Mistake(
                 "whole tensor across",
                 whole_tensor_across,
                 "The sum is right and the order, too. But after your all-reduce inside, all m ranks of a node have the same "
                 "sum, and each sends all of it across. Leave every rank with one chunk instead: that is half an all-reduce.",
+                symptom=_all_links_carry_all,
             ),
             Mistake(
                 "only the first of each node talks",
                 first_of_each_node,
                 "The sum is right, and no byte crosses twice. But one rank of each node sends the whole tensor while the "
                 "other m - 1 links between nodes are idle. Give each rank an m-th to carry.",
+                symptom=_some_links_are_idle,
             ),
             Mistake(
                 "double-counts the tensor group",

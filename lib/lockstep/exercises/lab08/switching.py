@@ -7,6 +7,7 @@ Floor 4, room `exercises`; the judge is that of lab 06, both passes in numbers a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lockstep.comm import Communicator
+from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, on_ranks
+from lockstep.exercises.judge import Finding
 from lockstep.exercises.lab05.likeness import by_first_failure
-from lockstep.exercises.lab06.passes import both_passes, numbers, right_passes
+from lockstep.exercises.lab06.passes import PASSES, both_passes, numbers, right_passes
 from lockstep.exercises.lab08.switching_mistakes import MISTAKES
-from lockstep.exercises.observe import Simulate
+from lockstep.exercises.observe import Observation, Simulate
 
 
 def weird_trick(comm, x, weight, bias, images):
@@ -134,6 +137,16 @@ def pass_through(
     return both_passes(lambda x: fn(comm, x, weight, bias, list(images)), comm, x.requires_grad_(), dy, learning)
 
 
+def right_switch(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """As lab 06 judges both passes. Where numbers differ, all of them are the evidence: one gradient has many causes."""
+    found = right_passes(case, seen, expected)
+    if found is None or not all(isinstance(one, dict) for one in seen.value):
+        return found
+    names = [name for name in expected.value[0] if name not in PASSES]
+    got, want = ([[one.get(name) for name in names] for one in who.value] for who in (seen, expected))
+    return found if differs(got, want, 1e-4, 1e-5) is None else replace(found, evidence=got)
+
+
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     for images, inputs, neurons in (
         ([2], 3, 2),
@@ -151,7 +164,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield on_ranks(ranks, list(images), each=each, name=f"{words} images, {inputs} inputs, {neurons} neurons each")
 
 
-OBSERVE, JUDGE = Simulate(pass_through), right_passes
+OBSERVE, JUDGE = Simulate(pass_through), right_switch
 
 WEIRD_TRICK = Exercise(
     id="08.3",

@@ -68,6 +68,15 @@ def communicates_outside_autograd(comm, x, weight, bias, images):
     return torch.cat(comm.all_to_all(y, images, [own] * comm.size).split(own), dim=1)
 
 
+def gathers_images_outside_autograd(comm, x, weight, bias, images):
+    y = F.linear(comm.all_gather(x, images), weight, bias)
+    return _function(_swap(comm, images), _swap_back(comm, images))(y)
+
+
+def _images_have_no_gradient(case, seen, expected):
+    return seen.error is None and any(one["the gradient of x"] is None for one in seen.value)
+
+
 def _own_rows(comm, images):
     first = sum(images[: comm.rank])
     return lambda gradient: gradient[first : first + images[comm.rank]].clone()
@@ -184,6 +193,13 @@ MISTAKES = (
         communicates_outside_autograd,
         "The outputs are right, but they have no history: `comm` is outside autograd. Wrap both switches in a "
         "`torch.autograd.Function`, as in lab 06.",
+    ),
+    Mistake(
+        "images gathered outside autograd",
+        gathers_images_outside_autograd,
+        "`x.grad` is None: `comm` is outside autograd, and what it gathers has no history. The convolutions before this layer "
+        "would learn nothing. Gather in a `torch.autograd.Function` whose backward brings each rank the gradient of its images.",
+        symptom=_images_have_no_gradient,
     ),
     Mistake(
         "gradient of the images not added up",
