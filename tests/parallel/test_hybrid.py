@@ -51,7 +51,7 @@ def cases(world):
         return [("resnet", {"data": 1}, gpipe(1, 3), {})]
     if p == 8:
         return [
-            ("resnet", {"data": 2, "pipeline": 2, "tensor": 2}, one_f_one_b(2, 3), {}),
+            ("resnet", {"data": 2, "pipeline": 2, "tensor": 2}, zbv(2, 3), {}),
             ("tied", {"tensor": 2, "data": 2, "pipeline": 2}, zero_bubble(2, 3), {"bucket_bytes": 200}),
         ]
     found = [
@@ -64,7 +64,7 @@ def cases(world):
         found += [
             ("resnet", {"data": 2, "pipeline": 2}, interleaved(2, 4, 2), {"bucket_bytes": 300}),
             ("skips", {"tensor": 2, "pipeline": 2}, zbv(2, 3), {"ordered": True}),
-            ("tied", {"pipeline": 2, "data": 2}, zero_bubble(2, 3), {}),
+            ("tied", {"pipeline": 2, "data": 2}, one_f_one_b(2, 3), {}),
             ("resnet", {"data": 2, "tensor": 2}, gpipe(1, 3), {"checkpoint": True}),
         ]
     return found

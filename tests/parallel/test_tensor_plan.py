@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from lockstep.nn.models import alexnet, lenet, resnet18
 from lockstep.parallel import TensorParallel, plan_tensor
+from lockstep.parallel.pipeline.split_backward import layers_that_split
 from lockstep.world import RankError, simulate
 
 
@@ -96,7 +97,7 @@ def test_what_stays_whole_is_said_with_the_reason():
 
 
 def both(comm, networks):
-    """(outputs, gradients by name, whole state, which are frozen) of networks on ranks that began differently."""
+    """(outputs, gradients by name, whole state, the frozen, layers with two halves of backward) of networks on ranks that began differently."""
     found = []
     for model, x in networks:
         given = [p.clone() for p in model.parameters()]
@@ -110,7 +111,7 @@ def both(comm, networks):
         named = dict(parallel.module.named_parameters())
         gradients = {name: p.grad for name, p in named.items() if name not in parallel.split}
         frozen = {name for name, p in named.items() if not p.requires_grad}
-        found.append((y.detach(), gradients, parallel.full_state_dict(), frozen))
+        found.append((y.detach(), gradients, parallel.full_state_dict(), frozen, len(layers_that_split(parallel))))
     return found
 
 
@@ -120,7 +121,8 @@ def test_a_shared_out_model_computes_what_it_did():
         y = model(x)
         y.square().sum().backward()
         for value in simulate(both, 3, networks, timeout=60).values:
-            own_y, gradients, state, frozen = value[at]
+            own_y, gradients, state, frozen, halves = value[at]
+            assert halves == sum(type(layer) in (nn.Linear, nn.Conv2d) for layer in model.modules())  # for zero bubble
             torch.testing.assert_close(own_y, y.detach())
             assert frozen == {name for name, p in model.named_parameters() if not p.requires_grad}
             assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())

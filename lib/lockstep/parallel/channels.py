@@ -54,8 +54,12 @@ class ChannelParallelConv2d(nn.Conv2d):
         x = copy_to_ranks(x, self.comm)
         if self.all_groups > 1:
             x = own_part(x, self.comm.rank, 1, [self.in_channels] * self.comm.size)
-        y = super().forward(x)
+        y = self.apply_weight(x, self.bias)
         return gather_from_ranks(y, self.comm, 1, self.sizes) if self.gather else y
+
+    def apply_weight(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """As `ColumnParallelLinear.apply_weight`."""
+        return self._conv_forward(x, self.weight, bias)
 
     def whole(self) -> nn.Conv2d:
         """Collective: the layer as it would be on one rank."""
@@ -90,8 +94,12 @@ class InputChannelParallelConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         if self.split:
             x = split_to_ranks(x, self.comm, 1, self.sizes)
-        y = sum_over_ranks(self._conv_forward(x, self.weight, None), self.comm)
+        y = sum_over_ranks(self.apply_weight(x, None), self.comm)
         return y if self.bias is None else y + self.bias[:, None, None]
+
+    def apply_weight(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """As `ColumnParallelLinear.apply_weight`."""
+        return self._conv_forward(x, self.weight, bias)
 
     def whole(self) -> nn.Conv2d:
         """Collective: the layer as it would be on one rank."""

@@ -85,7 +85,7 @@ class Hybrid:
         if self._tensor.size > 1:
             own = {chunk: TensorParallel(stage, self._tensor) for chunk, stage in own.items()}
         self.stages: dict[int, nn.Module] = own
-        self._loss, self._weight = loss, 1.0
+        self._weight = 1.0  # of this rank's samples: 1 on average over data ranks
         self.pipeline = Pipeline(
             [own.get(chunk) for chunk in range(schedule.chunks)],
             self._line,

@@ -36,8 +36,12 @@ class ColumnParallelLinear(nn.Linear):
             hand_out(layer.bias, self.bias, comm, 0, sizes)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = super().forward(copy_to_ranks(x, self.comm))
+        y = self.apply_weight(copy_to_ranks(x, self.comm), self.bias)
         return gather_from_ranks(y, self.comm, -1, self.sizes) if self.gather else y
+
+    def apply_weight(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """What this rank computes by itself; a pipeline with a split backward puts another one in its place."""
+        return F.linear(x, self.weight, bias)
 
     def whole(self) -> nn.Linear:
         """Collective: the layer as it would be on one rank."""
@@ -68,8 +72,12 @@ class RowParallelLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if self.split:
             x = split_to_ranks(x, self.comm, -1, self.sizes)
-        y = sum_over_ranks(F.linear(x, self.weight), self.comm)
+        y = sum_over_ranks(self.apply_weight(x, None), self.comm)
         return y if self.bias is None else y + self.bias
+
+    def apply_weight(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """As `ColumnParallelLinear.apply_weight`."""
+        return F.linear(x, self.weight, bias)
 
     def whole(self) -> nn.Linear:
         """Collective: the layer as it would be on one rank."""

@@ -21,7 +21,8 @@ class DeferWeights:
     """For `layers` that `layers_that_split` found; `later` gets one function for each, in the order of backward; calling it adds to the parameters' `grad`.
 
     Layers get another `forward` and no mode is set, because backward leaves modes behind, and forward may run again
-    inside it (`torch.utils.checkpoint`), where it has to do as before.
+    inside it (`torch.utils.checkpoint`), where it has to do as before. One with a method `apply_weight(x, bias)`, by which
+    it uses its weight and nothing else, such as one shared out among ranks, gets another of those.
     """
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
@@ -30,13 +31,15 @@ class DeferWeights:
 
     def __enter__(self) -> Self:
         for layer in self._layers:
-            kind = _linear if isinstance(layer, nn.Linear) else _conv2d
-            vars(layer)["forward"] = partial(kind, layer, self.later)
+            instead = partial(_linear if isinstance(layer, nn.Linear) else _conv2d, layer, self.later)
+            if _replaced(layer) == "forward":
+                instead = partial(_with_bias, layer, instead)
+            vars(layer)[_replaced(layer)] = instead
         return self
 
     def __exit__(self, *_: object) -> None:
         for layer in self._layers:
-            del vars(layer)["forward"]
+            del vars(layer)[_replaced(layer)]
 
     def finish(self) -> None:
         """The second half of backward."""
@@ -45,31 +48,36 @@ class DeferWeights:
 
 
 def layers_that_split(module: nn.Module) -> list[nn.Module]:
-    """The linear layers and 2-D convolutions in `module` whose forward nobody has changed."""
+    """The linear layers and 2-D convolutions in `module` whose forward nobody has changed, or that say what they do."""
     return [layer for layer in module.modules() if _is_plain(layer) and "forward" not in vars(layer)]
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    if type(layer).forward is nn.Linear.forward:
-        return True
-    return (
-        type(layer).forward is nn.Conv2d.forward
-        and layer.padding_mode == "zeros"
-        and not isinstance(layer.padding, str)
-    )
+    known = type(layer).forward in (nn.Linear.forward, nn.Conv2d.forward) or hasattr(layer, "apply_weight")
+    if isinstance(layer, nn.Conv2d):
+        return known and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    return known and isinstance(layer, nn.Linear)
 
 
-def _linear(layer: nn.Linear, later: list[Callable[[], None]], x: Tensor) -> Tensor:
-    if _can_wait(layer.weight, layer.bias):
-        return _Linear.apply(x, layer.weight, layer.bias, later)
-    return F.linear(x, layer.weight, layer.bias)
+def _replaced(layer: nn.Module) -> str:
+    return "apply_weight" if hasattr(layer, "apply_weight") else "forward"
 
 
-def _conv2d(layer: nn.Conv2d, later: list[Callable[[], None]], x_NCHW: Tensor) -> Tensor:
+def _with_bias(layer: nn.Module, instead: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
+    return instead(x, layer.bias)
+
+
+def _linear(layer: nn.Linear, later: list[Callable[[], None]], x: Tensor, bias: Tensor | None) -> Tensor:
+    if _can_wait(layer.weight, bias):
+        return _Linear.apply(x, layer.weight, bias, later)
+    return F.linear(x, layer.weight, bias)
+
+
+def _conv2d(layer: nn.Conv2d, later: list[Callable[[], None]], x_NCHW: Tensor, bias: Tensor | None) -> Tensor:
     how = layer.stride, layer.padding, layer.dilation, layer.groups
-    if _can_wait(layer.weight, layer.bias) and x_NCHW.dim() == 4:
-        return _Conv2d.apply(x_NCHW, layer.weight, layer.bias, later, how)
-    return F.conv2d(x_NCHW, layer.weight, layer.bias, *how)
+    if _can_wait(layer.weight, bias) and x_NCHW.dim() == 4:
+        return _Conv2d.apply(x_NCHW, layer.weight, bias, later, how)
+    return F.conv2d(x_NCHW, layer.weight, bias, *how)
 
 
 def _can_wait(weight: Tensor, bias: Tensor | None) -> bool:
