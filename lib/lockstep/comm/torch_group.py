@@ -1,7 +1,8 @@
 """The communicator of real processes: a torch process group, with gloo on CPUs or NCCL on GPUs.
 
-Floor 1, room `comm`. Read `communicator` first. Here are point to point, `split` and the clock; the collectives are
-in `torch_collectives`, the wire under both in `torch_wire`, and `from_torch` in `torch_open`.
+Floor 1, room `comm`. Read `communicator` first. Here are its state, how a call waits, and the clock. Point to point is
+in `torch_messages`, the collectives are in `torch_collectives`, the wire under both in `torch_wire`, `split` in
+`torch_split`, and `from_torch` in `torch_open`.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from lockstep.comm.board import Board, Need
-from lockstep.comm.board.board import ANY_SEND, COLLECTIVE, EVERYONE, THEIR_RECV, THEIR_SEND
+from lockstep.comm.board.board import COLLECTIVE, EVERYONE
 from lockstep.comm.board.posts import checksum
 from lockstep.comm.callsite import call_site
-from lockstep.comm.communicator import Communicator, Handle
+from lockstep.comm.communicator import Communicator
 from lockstep.comm.errors import CommunicationError, PeerLost, never_waited
 from lockstep.comm.recorder import LayerSpans, Recorder, SpanTimer
-from lockstep.comm.signature import check_rank, check_tensor, describe
 from lockstep.comm.torch_collectives import BackendCollectives
 from lockstep.comm.torch_handles import Call, CollectiveThread, ThreadHandle, WorkHandle
-from lockstep.comm.torch_wire import CollectiveWire, Wire, incoming, message_tag, outgoing
+from lockstep.comm.torch_messages import Messages
+from lockstep.comm.torch_split import Splits
+from lockstep.comm.torch_wire import CollectiveWire, Wire
 from lockstep.comm.traffic import Traffic
 from lockstep.cost import Cost, LayerCost
 from lockstep.trace.events import KINDS
@@ -34,7 +35,7 @@ from lockstep.trace.events import KINDS
 _counting = threading.Lock()  # asynchronous collectives of ours count in a thread of their own
 
 
-class TorchCommunicator(BackendCollectives):
+class TorchCommunicator(Messages, Splits, BackendCollectives):
     """Ranks of `group` (default: all). See the table in `communicator`.
 
     device: where tensors live, by default this rank's GPU if the group has NCCL, else the CPU.
@@ -48,7 +49,6 @@ class TorchCommunicator(BackendCollectives):
     """
 
     _threads_seen: set[int] = set()  # of this process: threads that have waited in any communicator
-    _groups_made = 0  # of this process: process groups made by `split`
     _stream = 0  # of the rank: where spans of blocking calls go
 
     def __init__(
@@ -94,132 +94,6 @@ class TorchCommunicator(BackendCollectives):
     def _make_wire(self) -> Wire:
         """What carries this communicator's messages."""
         return Wire(self.group, self._peers, tags=self.gloo)
-
-    # ------------------------------------------------------------------------------------------ point to point
-
-    def send(self, tensor: Tensor, dst: int) -> None:
-        """Return when the data is out of `tensor`; waits for the receiver."""
-        self._start_send(tensor, dst, "send").wait_as("send")
-
-    def recv(self, tensor: Tensor, src: int | None = None) -> int:
-        """Fill `tensor` with the next message from `src`, or from whoever sends first; gives the source rank."""
-        if src is None:
-            return self._recv_any(tensor)
-        self._start_recv(tensor, src, "recv").wait_as("recv")
-        return src
-
-    def isend(self, tensor: Tensor, dst: int) -> Handle:
-        """Start to send; leave `tensor` alone until `wait()`."""
-        return self._kept(self._start_send(tensor, dst, "isend"))
-
-    def irecv(self, tensor: Tensor, src: int) -> Handle:
-        """Start to receive; `wait()` gives `tensor`, full."""
-        return self._kept(self._start_recv(tensor, src, "irecv"))
-
-    def exchange(self, sends: Sequence[tuple[Tensor, int]], recvs: Sequence[tuple[Tensor, int]]) -> None:
-        """One batch: all sends and receives start together, and it returns when all are done."""
-        for tensor, rank in [*sends, *recvs]:
-            self._check_message(tensor, rank)
-        if not sends and not recvs:
-            return
-        started = self.now()
-        said, heard = [[describe(tensor) for tensor, _ in messages] for messages in (sends, recvs)]
-        needs = [self._post_send(words, dst) for words, (_, dst) in zip(said, sends, strict=True)]
-        needs += [self._post_recv(words, src) for words, (_, src) in zip(heard, recvs, strict=True)]
-        # Messages of one channel meet in order, so the last one stands for those before it.
-        needs = list({(need.rank, need.kind): need for need in needs}.values())
-        outs = [(outgoing(tensor), dst, message_tag(words)) for words, (tensor, dst) in zip(said, sends, strict=True)]
-        slots = [incoming(tensor) for tensor, _ in recvs]
-        ins = [
-            (slot.buffer, src, message_tag(words)) for words, slot, (_, src) in zip(heard, slots, recvs, strict=True)
-        ]
-        works = self._wire.batch(outs, ins, started)
-        for buffer, dst, _ in outs:
-            self.count_sent(dst, self._next(self._sends, dst), buffer.nbytes, started)
-        indices = [self._next(self._recvs, src) for _, src in recvs]
-
-        def finish() -> None:
-            del outs[:]  # until now they keep copies of non-contiguous tensors alive
-            times = self._wire.moved(works, len(recvs), started, self.now())
-            for slot, (_, src), index, (began, there) in zip(slots, recvs, indices, times, strict=True):
-                slot.copy_back()
-                self.count_received(src, index, slot.buffer.nbytes, began, there)
-
-        parts = [f"{words} to rank {dst}" for words, (_, dst) in zip(said, sends, strict=True)]
-        parts += [f"{words} from rank {src}" for words, (_, src) in zip(heard, recvs, strict=True)]
-        kind = "send" if sends else "recv"
-        call = Call("exchange", kind, f"exchange of {', '.join(parts) or 'nothing'}", needs, self._mark(started))
-        WorkHandle(self, call, works, finish).wait_as(kind)
-
-    def _start_send(self, tensor: Tensor, dst: int, verb: str) -> WorkHandle:
-        started = self.now()
-        self._check_message(tensor, dst)
-        words, buffer = describe(tensor), outgoing(tensor)
-        need = self._post_send(words, dst)
-        works = self._wire.batch([(buffer, dst, message_tag(words))], [], started)
-        self.count_sent(dst, self._next(self._sends, dst), buffer.nbytes, started)
-        detail = {"dst": self._in_run[dst]}
-        call = Call(
-            verb, "send", f"{verb} of {words} to rank {dst}", (need,), self._mark(started), buffer.nbytes, detail=detail
-        )
-        return WorkHandle(self, call, works, lambda: None)
-
-    def _start_recv(self, tensor: Tensor, src: int, verb: str) -> WorkHandle:
-        started = self.now()
-        self._check_message(tensor, src)
-        words, slot = describe(tensor), incoming(tensor)
-        need = self._post_recv(words, src)
-        works = self._wire.batch([], [(slot.buffer, src, message_tag(words))], started)
-        index = self._next(self._recvs, src)
-
-        def finish() -> Tensor:
-            slot.copy_back()
-            ((began, there),) = self._wire.moved(works, 1, started, self.now())
-            self.count_received(src, index, slot.buffer.nbytes, began, there)
-            return tensor
-
-        words = f"{verb} of {words} from rank {src}"
-        detail = {"src": self._in_run[src]}
-        call = Call(verb, "recv", words, (need,), self._mark(started), slot.buffer.nbytes, detail=detail)
-        return WorkHandle(self, call, works, finish)
-
-    def _recv_any(self, tensor: Tensor) -> int:
-        check_tensor(tensor, self.device)
-        if not self.gloo:
-            raise CommunicationError("NCCL cannot receive from just anyone: name the source, recv(tensor, src).")
-        if self.size == 1:
-            raise CommunicationError("recv from any rank waits for ever: this communicator has no other rank.")
-        started, words, slot = self.now(), describe(tensor), incoming(tensor)
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        needs = [Need(rank, ANY_SEND, checksum(words), 0) for rank in others]
-        call = Call("recv", "recv", f"recv of {words} from any rank", needs, started, slot.buffer.nbytes, mode="any")
-        src = self.block(call, "recv", lambda: self._wire.recv_any(slot.buffer, message_tag(words), started))
-        if self.board:
-            self.board.post_recv(src, words)
-        slot.copy_back()
-        self.count_received(src, self._next(self._recvs, src), slot.buffer.nbytes, started, self.now())
-        return src
-
-    def _check_message(self, tensor: Tensor, peer: int) -> None:
-        check_tensor(tensor, self.device)
-        check_rank(peer, self.size, "The other rank")
-        if peer == self.rank:
-            raise CommunicationError(
-                f"Rank {peer} sends to or receives from itself, which waits for ever: copy the tensor instead."
-            )
-
-    def _post_send(self, words: str, dst: int) -> Need:
-        index = self.board.post_send(dst, words) if self.board else 0
-        return Need(dst, THEIR_RECV, checksum(words), index)
-
-    def _post_recv(self, words: str, src: int) -> Need:
-        index = self.board.post_recv(src, words) if self.board else 0
-        return Need(src, THEIR_SEND, checksum(words), index)
-
-    @staticmethod
-    def _next(counts: list[int], peer: int) -> int:
-        counts[peer] += 1
-        return counts[peer] - 1
 
     # --------------------------------------------------------------------------------------------- collectives
 
@@ -371,26 +245,7 @@ class TorchCommunicator(BackendCollectives):
             self.traffic.count_received(size)
             self.recorder.add_received(self._in_run[src], (self._name, index), size, posted, arrived)
 
-    # --------------------------------------------------------------------------------------------------- split
-
-    def split(self, color: int | None, key: int = 0) -> Self | None:
-        """Collective: one communicator for each `color`, its ranks in order of (key, rank); None for `color=None`."""
-        if not (color is None or isinstance(color, int)) or not isinstance(key, int):
-            raise CommunicationError(f"split(color={color!r}, key={key!r}): both are whole numbers; color may be None.")
-        call = self.post_collective("split", "split")
-        return self.block(call, "collective", lambda: self._split(color, key))
-
-    def on_cpu(self) -> Self:
-        """Collective: the same ranks, for messages of CPU tensors; CommunicationError when the group has no gloo."""
-        if "gloo" not in dist.get_backend_config(self.group):
-            raise CommunicationError(
-                f"Messages of CPU tensors need gloo, and this group has {dist.get_backend_config(self.group)}: "
-                f'open it with init_process_group("cpu:gloo,cuda:nccl").'
-            )
-        twin = self.split(0)
-        twin.device = torch.device("cpu")
-        twin._set_up(twin._peers, twin._name)
-        return twin
+    # ---------------------------------------------------------------------------------------------------- time
 
     def beside(self, work: Callable[[Communicator], Any]) -> ThreadHandle:
         """Start `work(comm)` in a second thread of this rank, which does not keep the process alive."""
@@ -405,62 +260,6 @@ class TorchCommunicator(BackendCollectives):
 
         threading.Thread(target=run, name="lockstep beside", daemon=True).start()
         return handle
-
-    def _split(self, color: int | None, key: int) -> Self | None:
-        number, self._splits = self._splits, self._splits + 1
-        mine = torch.tensor([color is not None, color or 0, key, TorchCommunicator._groups_made])
-        table = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(table, mine, group=self._control)
-        rows = [table[peer].tolist() for peer in self._peers]  # in order of our ranks
-        self._even_out(max(row[3] for row in rows))
-        if color is None:
-            self._make_group([self.rank])
-            return None
-        colors = sorted({row[1] for row in rows if row[0]})
-        members = sorted((r for r, row in enumerate(rows) if row[0] and row[1] == color), key=lambda r: (rows[r][2], r))
-        name = f"{self._name}.{number}-{colors.index(color)}".removeprefix(".")
-        return self._part(members, self._make_group(members), name)
-
-    def _even_out(self, groups_made: int) -> None:
-        """Make groups of one until this process has made as many as the others.
-
-        torch names a group after its ranks and a count of the groups its process made: where the counts differ,
-        because only some ranks were in an earlier split, members would wait under different names for ever.
-        """
-        while TorchCommunicator._groups_made < groups_made:
-            self._make_group([self.rank])
-
-    def _make_group(self, members: Sequence[int]) -> dist.ProcessGroup:
-        TorchCommunicator._groups_made += 1
-        everywhere = sorted(dist.get_global_rank(self.group, self._peers[member]) for member in members)
-        backend = dist.get_backend_config(self.group)
-        return dist.new_group(everywhere, backend=backend, use_local_synchronization=True)
-
-    def _part(self, members: Sequence[int], group: dist.ProcessGroup, name: str) -> Self:
-        """The communicator of `members` (ranks of this one, in their new order) on `group`."""
-        part = copy.copy(self)  # what concerns the rank and not the communicator is shared
-        part.group, part._control = group, group
-        part.rank, part.size, part.device = members.index(self.rank), len(members), self.device
-        part._in_run = tuple(self._in_run[member] for member in members)
-        part.board = self.board and self._board_of(part, name)
-        # torch numbers the ranks of a group by their order in the whole run, whatever the key says.
-        in_group = sorted(dist.get_global_rank(self.group, self._peers[member]) for member in members)
-        peers = [in_group.index(dist.get_global_rank(self.group, self._peers[member])) for member in members]
-        part._set_up(peers, name)
-        return part
-
-    def _board_of(self, part: Self, name: str) -> Board:
-        path = self.board.child_path(name)
-        if part.rank == 0:
-            Board.create(path, part.size, members=part._in_run).close()
-        dist.barrier(group=part._control)
-        board = self.board.child(name, part.size, part.rank)
-        dist.barrier(group=part._control)
-        if part.rank == 0 and not self.board.root.path.exists():  # its readers are all here: leave no file behind
-            path.unlink()
-        return board
-
-    # ---------------------------------------------------------------------------------------------------- time
 
     def now(self) -> float:
         """Seconds since the run began, by the wall clock."""
