@@ -1,4 +1,5 @@
-"""Lab 06, "Splitting the model": a file an exercise (three for 06.1), and the lab's questions.
+"""Lab 06, "Splitting the model": for each exercise a file with what is asked, one with right solutions, one or two
+with mistakes; and the lab's questions.
 
 Floor 4, room `exercises`; read `exercise.py` first. What students read around these exercises is in
 `solutions/06_splitting_the_model.py`.

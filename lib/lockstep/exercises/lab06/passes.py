@@ -18,7 +18,7 @@ from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case
 from lockstep.exercises.judge import Finding
 from lockstep.exercises.observe import Observation
-from lockstep.exercises.plain import short
+from lockstep.exercises.plain import kind, short
 
 PASSES = ("forward", "backward")
 
@@ -26,23 +26,45 @@ PASSES = ("forward", "backward")
 def both_passes(
     forward: Callable[..., Tensor], comm: Communicator, x: Tensor, dy: Tensor, learning: dict[str, Tensor]
 ) -> dict[str, Any]:
-    """y of `forward(x)`, the gradients of x and of `learning` after `y.backward(dy)`, and bytes sent by pass."""
+    """y of `forward(x)`, the gradients of x and of `learning` after `y.backward(dy)`, and bytes sent by pass.
+
+    A y that is no tensor has no backward. "written" names the tensors whose numbers were changed, if any.
+    """
+    given = {"x": x, **learning}
+    held = {name: tensor.detach().clone() for name, tensor in given.items()}
     for parameter in learning.values():
         parameter.requires_grad_()
     before = comm.traffic.bytes_sent
     y = forward(x)
     between = comm.traffic.bytes_sent
-    y.backward(dy if dy.shape == y.shape else torch.ones_like(y))
+    if y is ...:
+        return y  # the skeleton's: nobody has tried yet
+    if isinstance(y, Tensor):
+        y.backward(dy if dy.shape == y.shape else torch.ones_like(y))
     after = comm.traffic.bytes_sent
-    gradients = {f"the gradient of {name}": tensor.grad for name, tensor in {"x": x, **learning}.items()}
-    return {"y": y.detach(), **gradients, "forward": between - before, "backward": after - between}
+    gradients = {f"the gradient of {name}": tensor.grad for name, tensor in given.items()}
+    written = [name for name, tensor in given.items() if not torch.equal(tensor.detach(), held[name])]
+    seen = {"y": y, **gradients, "forward": between - before, "backward": after - between}
+    return seen | ({"written": written} if written else {})
 
 
 def right_passes(case: Case, seen: Observation, expected: Observation) -> Finding | None:
     """Outputs and gradients are those of one process, on every rank; no pass sends more than it needs."""
+    for rank, one in enumerate(seen.value):
+        if not isinstance(one["y"], Tensor):
+            words = f"Rank {rank} returns {kind(one['y'])}, and one tensor is asked: y."
+            if one["y"] is None:
+                words = f"Rank {rank} returns None: is there a `return`?"
+            return Finding(words, short(expected.value[rank]["y"]), short(one["y"]), ("no tensor", rank))
     for name in expected.value[0]:
         if name not in PASSES and (found := _differing(name, seen.value, expected.value)):
             return found
+    for rank, one in enumerate(seen.value):
+        if names := one.get("written"):
+            words = (
+                f"Rank {rank}: the numbers of {' and '.join(names)} are others than before, and nobody asked for that."
+            )
+            return Finding(words, "unchanged", "changed", ("written", names))
     sent = [sum(one[name] for one in seen.value) for name in PASSES]
     for got, name in zip(sent, PASSES, strict=True):
         least = sum(one[name] for one in expected.value)
@@ -54,6 +76,7 @@ def right_passes(case: Case, seen: Observation, expected: Observation) -> Findin
 
 
 def _differing(name: str, got: Sequence[dict[str, Any]], want: Sequence[dict[str, Any]]) -> Finding | None:
+    """The evidence is that tensor on every rank: what goes wrong behind it is another fault, or follows from it."""
     for rank, (mine, right) in enumerate(zip(got, want, strict=True)):
         difference = differs(mine[name], right[name], 1e-4, 1e-5)
         if difference is None:
@@ -61,8 +84,7 @@ def _differing(name: str, got: Sequence[dict[str, Any]], want: Sequence[dict[str
         said = f"Rank {rank}: {name} is not that of one process: {difference}."
         if mine[name] is None:
             said = f"Rank {rank}: {name} is None after backward."
-        numbers = [{key: value for key, value in one.items() if key not in PASSES} for one in got]
-        return Finding(said, short(right[name]), short(mine[name]), numbers)
+        return Finding(said, short(right[name]), short(mine[name]), (name, [one[name] for one in got]))
     return None
 
 
