@@ -358,11 +358,9 @@ folder = sys.argv[1]
 with command._ranks_of_torchrun() as comm:  # opened once: starting the processes for each run takes seconds
     command._ranks_of_torchrun = lambda: contextlib.nullcontext(comm)
     for name, *more in (
-        ["central"],
         ["pipeline"],
         ["ddp", "--checkpoint-dir", f"{folder}/at", "--checkpoint-every", "13"],
         ["zero3", "--checkpoint-dir", f"{folder}/at", "--resume"],
-        ["zero1", "--precision", "bf16"],
     ):
         if name == "zero3" and comm.rank == 0:  # as if ddp had been stopped after step 13
             shutil.rmtree(f"{folder}/at/step-000000020")
@@ -373,7 +371,7 @@ with command._ranks_of_torchrun() as comm:  # opened once: starting the processe
 """
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_under_torchrun_on_two_nodes_ranks_equal_one_process(tmp_path):
     """Two agents as on two machines: they find each other, one trains, stops, another goes on, and both end."""
     script = tmp_path / "all.py"
@@ -387,17 +385,17 @@ def test_under_torchrun_on_two_nodes_ranks_equal_one_process(tmp_path):
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     agents = [subprocess.Popen(agent, **pipes) for _ in range(2)]
     try:
-        outputs = [each.communicate(timeout=150) for each in agents]
+        outputs = [each.communicate(timeout=250) for each in agents]
     finally:
         for each in agents:
             each.kill()
     assert [each.returncode for each in agents] == [0, 0], outputs
-    assert "".join(out for out, _ in outputs).count("held-out images right") == 5, outputs
+    assert "".join(out for out, _ in outputs).count("held-out images right") == 3, outputs
     alone = train(fast=True, seed=4)
-    for name, near in [("central", 1e-4), ("pipeline", 1e-4), ("ddp", 1e-4), ("zero3", 1e-4), ("zero1", 0.03)]:
+    for name in ("pipeline", "ddp", "zero3"):
         two = json.loads((tmp_path / f"{name}.json").read_text())
-        assert two["ranks"] == 2 and two["strategy"].startswith(name) and "weights" not in two
-        assert two["losses"] == pytest.approx(alone.losses, rel=near), name
+        assert (two["ranks"], two["strategy"]) == (2, name) and "weights" not in two
+        assert two["losses"] == pytest.approx(alone.losses, rel=1e-4), name
 
 
 @pytest.fixture
