@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lockstep.nn import MODELS
-from lockstep.train import train, trainer
+from lockstep.train import hybrid, train, trainer
 from lockstep.train.sharded import zero
 from lockstep.world import RankError
 from lockstep.world import simulate as simulate_quickly
@@ -62,7 +62,7 @@ def same(result, other, **near):
 @pytest.mark.parametrize(
     ("strategy", "every", "stop"),
     [("none", 2, 4), ("naive", 2, 4), ("ddp", None, 3), ("zero1", 2, 4), (zero(2, "bf16"), 1, 5), ("zero3", 2, 4),
-     (zero(3, "fp16"), None, 3)],
+     (zero(3, "fp16"), None, 3), ("tensor", 2, 4)],
 )  # fmt: skip
 def test_what_goes_on_is_bit_for_bit_what_never_stopped(tmp_path, strategy, every, stop):
     """With dropout's generator, batch norm's statistics, momentum and the schedule, amid an epoch and between two."""
@@ -80,10 +80,18 @@ def test_what_goes_on_is_bit_for_bit_what_never_stopped(tmp_path, strategy, ever
     same(finished, undisturbed[0], abs=0, rel=0)
 
 
-def test_another_number_of_ranks_or_another_strategy_goes_on(tmp_path):
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ((3, "zero2"), [(1, "zero3"), (2, "zero1"), (4, "ddp"), (None, "none"), (4, hybrid("data=2,pipeline=2"))]),
+        ((4, hybrid("tensor=2,pipeline=2")), [(None, "none"), (2, "split")]),
+    ],
+)
+def test_another_number_of_ranks_or_another_strategy_goes_on(tmp_path, first, then):
     undisturbed = run(None, "none", "plain", seed=0)
-    simulate(partial(run, strategy="zero2", model="plain", checkpoint_dir=tmp_path, checkpoint_every=1, seed=0), 3)
-    for ranks, strategy in [(1, "zero3"), (2, "zero1"), (4, "ddp"), (None, "none")]:
+    begin = partial(run, strategy=first[1], model="plain", checkpoint_dir=tmp_path, checkpoint_every=1, seed=0)
+    simulate(begin, first[0])
+    for ranks, strategy in then:
         stopped_after(5, tmp_path)
         on = partial(run, strategy=strategy, model="plain", checkpoint_dir=tmp_path, seed=0, resume=True)
         for result in simulate(on, ranks).values if ranks else [on(None)]:

@@ -13,7 +13,7 @@ in its buckets, once a step. Which bytes go along which axis, in a step of m mic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,12 +21,13 @@ from torch import Tensor, nn
 
 from lockstep.comm import Exchange, Mesh
 from lockstep.cost import Cost
-from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
+from lockstep.parallel.agreement import check_same_model
 from lockstep.parallel.data import DistributedDataParallel
 from lockstep.parallel.pipeline.execute import Loss, Pipeline, check_untied
 from lockstep.parallel.pipeline.mailbox import even_sizes
 from lockstep.parallel.pipeline.schedule import Action, Schedule
 from lockstep.parallel.pipeline.schedules import one_f_one_b
+from lockstep.parallel.spread import Spread
 from lockstep.parallel.structures import start_receive, start_send
 from lockstep.parallel.tensor_parallel import TensorParallel, copied
 
@@ -53,7 +54,8 @@ class Hybrid:
 
     Gradients are those of one process with all samples. Batch norm normalises each micro-batch of each data rank by
     itself, and its running statistics are averaged over data ranks, weighted by samples. Parameters may be tied within
-    a stage, frozen or unused. Collective: to build, `step`, `full_state_dict` and `clip_grad_norm_`.
+    a stage, frozen or unused. Collective: to build, `step`, `full_state_dict`, `gather` and
+    `clip_grad_norm_`.
 
     Raises ValueError or TypeError for axes, stages or a schedule that do not fit each other, CommunicationError when
     ranks have different models, and what `Pipeline` and `TensorParallel` raise.
@@ -80,11 +82,11 @@ class Hybrid:
         self.mesh, self.schedule = mesh, schedule
         alone = mesh.comm if mesh.comm.size == 1 else mesh.comm.split(mesh.comm.rank)
         self._data, self._line, self._tensor = (mesh[a] if a in mesh.shape.axes else alone for a in AXES)
-        self._layouts = [_layout(stage) for stage in stages]
         own = self._take_over(stages)
         if self._tensor.size > 1:
             own = {chunk: TensorParallel(stage, self._tensor) for chunk, stage in own.items()}
         self.stages: dict[int, nn.Module] = own
+        self._spread = Spread(stages, own, schedule.placement, self._line, self._data)
         self._weight = 1.0  # of this rank's samples: 1 on average over data ranks
         self.pipeline = Pipeline(
             [own.get(chunk) for chunk in range(schedule.chunks)],
@@ -134,12 +136,10 @@ class Hybrid:
         """
         squares = torch.zeros(2, dtype=torch.float64, device=self.mesh.comm.device)  # of split and of whole parameters
         gradients = []
-        for stage in self.stages.values():
-            split = stage.split if isinstance(stage, TensorParallel) else {}
-            for name, parameter in _plain(stage).named_parameters():
-                if parameter.grad is not None:
-                    gradients.append(parameter.grad)
-                    squares[0 if name in split else 1] += parameter.grad.double().square().sum()
+        for _, parameter, shared, _ in self._spread.parameters():
+            if parameter.grad is not None:
+                gradients.append(parameter.grad)
+                squares[1 if shared is None else 0] += parameter.grad.double().square().sum()
         if self._tensor.size > 1:
             squares[0] = self._tensor.all_reduce(squares[:1].clone())
         norm = self._line.all_reduce(squares.sum()).sqrt()
@@ -149,24 +149,18 @@ class Hybrid:
 
     def full_state_dict(self) -> dict[str, Tensor]:
         """That of the plain model `nn.Sequential(*stages)`, on every rank; buffers are those of data rank 0."""
-        own = {chunk: self._whole_state(stage) for chunk, stage in self.stages.items()}
-        state = {}
-        for chunk, rank in self.schedule.placement.items():
-            for name, like in self._layouts[chunk].items():
-                tensor = own[chunk][name] if chunk in own else torch.empty_like(like, device=self.mesh.comm.device)
-                if self._line.size > 1 and tensor.numel():
-                    self._line.broadcast(tensor, src=rank)
-                state[f"{chunk}.{name}"] = tensor
-        return state
+        return self._spread.state()
 
-    def _whole_state(self, stage: nn.Module) -> dict[str, Tensor]:
-        if isinstance(stage, TensorParallel):
-            state = stage.full_state_dict()
-        else:
-            state = {name: tensor.detach().clone() for name, tensor in stage.state_dict().items()}
-        if self._data.size > 1:
-            copy_from_rank_0(self._data, [state[name] for name, _ in _plain(stage).named_buffers() if name in state])
-        return state
+    def gather(self, values: Mapping[nn.Parameter, Tensor]) -> dict[str, Tensor]:
+        """Collective: what this rank's parameters have beside them, such as momentum, whole on every rank by their names.
+
+        values: tensors of the parameters' shapes, on the ranks of a stage for the same ones of its parameters.
+        """
+        return self._spread.gather(values)
+
+    def cut(self, whole: Mapping[str, Tensor]) -> dict[nn.Parameter, Tensor]:
+        """The other way round: this rank's parts of what `gather` gave."""
+        return self._spread.cut(whole)
 
     def _sizes(self, counts: Sequence[int], samples: int) -> list[int]:
         m = self.schedule.micro_batches
@@ -197,20 +191,9 @@ class Hybrid:
         return own
 
 
-def _plain(stage: nn.Module) -> nn.Module:
-    """The stage with the names of the plain model."""
-    return stage.module if isinstance(stage, TensorParallel) else stage
-
-
 def _filled(stage: nn.Module) -> list[Tensor]:
     """The stage's tensors that hold anything."""
     return [tensor.detach() for tensor in [*stage.parameters(), *stage.buffers()] if tensor.numel()]
-
-
-def _layout(stage: nn.Module) -> dict[str, Tensor]:
-    """The tensors of its state_dict without their values."""
-    state = stage.state_dict()
-    return {name: torch.empty_like(t, device="meta") for name, t in state.items() if isinstance(t, Tensor)}
 
 
 def _check_mesh(mesh: Mesh) -> None:

@@ -112,7 +112,7 @@ def kept_by(step: Step, comm: Communicator | None, model: nn.Module, optimizer: 
     if isinstance(step, Apart):
         raise CheckpointError(
             "this strategy leaves its ranks apart between steps, so there is no one state to save: checkpoints are for "
-            "none, naive, ddp, central, zero1, zero2 and zero3"
+            "none, naive, ddp, central, zero1 to zero3, split, tensor, pipeline and hybrid"
         )
     return Replicated(model, optimizer, comm)
 

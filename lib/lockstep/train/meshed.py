@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from lockstep.comm import Communicator, Mesh
 from lockstep.cost import profile_stages
-from lockstep.parallel import Hybrid
+from lockstep.parallel import Hybrid, Replicated
 from lockstep.parallel.hybrid import AXES
 from lockstep.parallel.layers import stages_between
 from lockstep.parallel.pipeline import SCHEDULES, Schedule
@@ -123,13 +123,24 @@ def _alone(model: nn.Module, optimizer: Optimizer) -> Step:
     return step
 
 
+def _layers_of(model: nn.Module) -> list[nn.Module]:
+    """What a model can be cut between."""
+    if hasattr(model, "stages"):
+        return model.stages()
+    return list(model) if isinstance(model, nn.Sequential) else [model]
+
+
 class _MeshStep:
-    """A step of `Hybrid`; see `step.Apart` and `step.Placed`. The model is whole again only at the end of an epoch."""
+    """A step of `Hybrid`; see `step.Apart`, `step.Placed` and `step.Kept`.
+
+    The given model and optimizer are what a checkpoint is made of. They are whole again only when ranks settle, and in
+    the first step ranks take over their parts of what is in them.
+    """
 
     def __init__(self, mesh: Mesh, schedule: Schedule, model: nn.Module, optimizer: Optimizer) -> None:
         self.part, self.parts = mesh.coordinates.get("data", 0), mesh.shape.axes.get("data", 1)
         self._mesh, self._schedule, self._model, self._given = mesh, schedule, model, optimizer
-        self._layers = model.stages() if schedule.chunks > 1 else [model]
+        self._layers = _layers_of(model) if schedule.chunks > 1 else [model]
         if len(self._layers) < schedule.chunks:
             raise ValueError(
                 f"{schedule.name} on {schedule.ranks} ranks needs {schedule.chunks} stages, and "
@@ -137,6 +148,7 @@ class _MeshStep:
             )
         self._hybrid: Hybrid | None = None
         self._losses: list[float] = []
+        self.kept = Replicated(model, optimizer, mesh.comm)
 
     def __call__(self, images: Tensor, labels: Tensor, batch: int) -> None:
         if self._hybrid is None:
@@ -152,12 +164,29 @@ class _MeshStep:
         self._losses.append(0.0 if loss is None else loss.item())
 
     def settle(self) -> list[float]:
-        self._whole.load_state_dict(self._hybrid.full_state_dict())
+        if self._hybrid is not None:
+            self._whole.load_state_dict(self._hybrid.full_state_dict())
+            self._gather_momentum()
         losses, self._losses = torch.tensor(self._losses, dtype=torch.float64), []
         losses = losses.to(self._mesh.comm.device)  # those of the rank with the last chunk; 0 on the others
         if "pipeline" in self._mesh.shape.axes and self._schedule.ranks > 1:
             add_up(self._mesh["pipeline"], losses)
         return losses.tolist()
+
+    def _gather_momentum(self) -> None:
+        """What the optimizer keeps for each element; SGD keeps nothing else."""
+        own = {p: state["momentum_buffer"] for p, state in self._optimizer.state.items()}
+        whole = self._hybrid.gather({p: buffer for p, buffer in own.items() if buffer is not None})
+        for name, parameter in self._whole.named_parameters():
+            if name in whole:
+                self._given.state[parameter]["momentum_buffer"] = whole[name]
+
+    def _cut_momentum(self) -> None:
+        """What a checkpoint has put into the given optimizer."""
+        states = ((name, self._given.state.get(p, {})) for name, p in self._whole.named_parameters())
+        whole = {name: state["momentum_buffer"] for name, state in states if state.get("momentum_buffer") is not None}
+        for parameter, buffer in self._hybrid.cut(whole).items():
+            self._optimizer.state[parameter]["momentum_buffer"] = buffer
 
     def _build(self, images: Tensor, batch: int) -> None:
         """Once the images are known: cuts go by what the stages cost for their shape."""
@@ -173,5 +202,7 @@ class _MeshStep:
             cuts = balanced_partition([each.macs + each.backward_macs for each in profiles], chunks)
         stages = stages_between(self._layers, cuts, chunks)
         self._whole = nn.Sequential(*stages)  # shares its layers with the model
-        self._hybrid = Hybrid(stages, self._mesh, F.cross_entropy, self._schedule)
+        with torch.random.fork_rng(devices=[images.device] if images.is_cuda else []):  # a layer is made with numbers
+            self._hybrid = Hybrid(stages, self._mesh, F.cross_entropy, self._schedule)
         self._optimizer = type(self._given)(list(self._hybrid.parameters()), **self._given.defaults)
+        self._cut_momentum()
