@@ -168,7 +168,7 @@ def test_simulated_meshes_train_as_one_process(world):
 
 
 def test_meshes_of_processes_train_as_one_process():
-    judge(launch(train, 4, 5).values, 4, first=5)
+    judge(launch(train, 4, 5, timeout=100).values, 4, first=5)
 
 
 def accumulate(comm):

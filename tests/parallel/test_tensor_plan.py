@@ -39,6 +39,20 @@ class Counting(nn.Module):
         return self.fc(x) if x.sum() > 0 else x
 
 
+class Remembering(nn.Module):
+    """Counts what it did, in two ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.calls = nn.Linear(6, 6), 0
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        self.steps += 1
+        return self.fc(x)
+
+
 class ByHand(nn.Module):
     """One layer by its weight, one not at all, one by calling it twice."""
 
@@ -133,7 +147,7 @@ def test_a_shared_out_model_computes_what_it_did():
                     assert parameter.grad is None
 
 
-def test_random_numbers_are_the_same_on_all_ranks_or_refused():
+def test_what_forward_does_beside_computing():
     def program(comm):
         parallel = TensorParallel(nn.Sequential(nn.Linear(4, 4), Noisy()), comm)
         training = [parallel(torch.ones(1, 4)) for _ in range(9)]
@@ -150,6 +164,8 @@ def test_random_numbers_are_the_same_on_all_ranks_or_refused():
         def forward(self, x):
             return F.dropout(self.fc(x), 0.5, self.training)
 
+    model = Remembering()
+    assert plan_tensor(model, 2).shared == {"fc": "alone"} and (model.calls, model.steps) == (0, 0)
     with pytest.raises(ValueError, match=r"forward calls dropout, .*: use a layer such as nn.Dropout"):
         plan_tensor(ByFunction(), 2)
 

@@ -29,7 +29,8 @@ from lockstep.parallel.pipeline.schedule import Action, Schedule
 from lockstep.parallel.pipeline.schedules import one_f_one_b
 from lockstep.parallel.spread import Spread
 from lockstep.parallel.structures import start_receive, start_send
-from lockstep.parallel.tensor_parallel import TensorParallel, copied
+from lockstep.parallel.tensor_parallel import TensorParallel
+from lockstep.parallel.tensor_plan import copied
 
 AXES = ("data", "pipeline", "tensor")
 

@@ -5,7 +5,6 @@ Floor 2, room `parallel`. Read `tensor_plan` first, which says which layers thos
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -19,7 +18,7 @@ from lockstep.parallel.channels import ChannelParallelConv2d, InputChannelParall
 from lockstep.parallel.conjugate import joined
 from lockstep.parallel.shares import shares
 from lockstep.parallel.tensor import ColumnParallelLinear, RowParallelLinear
-from lockstep.parallel.tensor_plan import plan_tensor
+from lockstep.parallel.tensor_plan import copied, plan_tensor
 
 _Build = Callable[[nn.Module, Communicator], nn.Module]
 
@@ -62,7 +61,8 @@ class TensorParallel(nn.Module):
     plan: which layers are shared out and how, and why the others stay whole; `print(parallel.plan)`. The given model
     stays as it is; this is a copy, with the parameters and buffers of rank 0. Gradients need no further communication:
     those of parameters that stay whole are whole on every rank. Ranks may have different seeds: dropout on a whole
-    tensor drops the same on all of them. Collective: to build, to run forward and backward.
+    tensor drops the same on all of them (but no one sees it when a module of your own draws random numbers).
+    Collective: to build, to run forward and backward.
 
     split: of the parameters and buffers, by their names in the model, of which a rank has a part only: along which
     dimension, and how many each rank has. Raises CommunicationError when ranks have different models, TypeError for no
@@ -107,12 +107,6 @@ class TensorParallel(nn.Module):
             if how != "alike" and dim < tensor.dim():
                 sizes = shares(tensor.shape[dim], self.comm.size, own)
                 self.split[f"{name}.{own}" if name else own] = dim, sizes
-
-
-def copied(model: nn.Module) -> nn.Module:
-    """A copy of the model, with the same communicators where layers have some."""
-    held = [value for module in model.modules() for value in vars(module).values() if isinstance(value, Communicator)]
-    return copy.deepcopy(model, {id(comm): comm for comm in held})
 
 
 def _named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

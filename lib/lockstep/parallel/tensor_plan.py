@@ -20,14 +20,17 @@ outputs, the second takes them as some of its inputs. Any other layer gathers it
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
+
+from lockstep.comm import Communicator
 
 ELEMENTWISE = (
     nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh,
@@ -60,7 +63,8 @@ def plan_tensor(model: nn.Module, ranks: int) -> TensorPlan:
     with another, is used otherwise than by calling it, or stands in a module whose forward depends on numbers.
     Raises ValueError for a model that draws random numbers by a function such as F.dropout.
     """
-    holder = nn.Sequential(model)  # so that the model itself has a name, which is "0"
+    # Its forward may count, or keep something: a copy does, with the same parameters. In the chain it has a name, "0".
+    holder = nn.Sequential(copied(model, model.parameters()))
     cannot = {name: why for name, layer in _layers(holder) if (why := _cannot(layer, ranks))} | _tied(holder)
     shared: dict[str, str] = {}
     between: set[str] = set()  # names of what stands between the two layers of a pair
@@ -75,6 +79,12 @@ def plan_tensor(model: nn.Module, ranks: int) -> TensorPlan:
     weighty = [(n, m) for n, m in holder.named_modules() if any(True for _ in m.parameters(recurse=False))]
     whole = {name: cannot.get(name, _why(layer)) for name, layer in weighty if name not in shared}
     return TensorPlan(*({_without_holder(name): text for name, text in each.items()} for each in (shared, whole)))
+
+
+def copied(model: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
+    """A copy of the model with the same communicators, where layers have some, and the same `shared` tensors."""
+    held = [value for module in model.modules() for value in vars(module).values() if isinstance(value, Communicator)]
+    return copy.deepcopy(model, {id(each): each for each in [*held, *shared]})
 
 
 class _Tracer(fx.Tracer):
