@@ -26,12 +26,14 @@ class Bucket:
     """Some parameters' gradients side by side in one tensor.
 
     index: position in launch order, the same on every rank. flat: 1-D. parts: views into `flat` with the parameters'
-    shapes, in the order of `flat`; where the exchange is `exact`, a few elements may follow them.
+    shapes, in the order of `flat`; where the exchange is `exact`, a few elements may follow them. names: of the
+    parameters, in that order, the same on every rank; for errors, and for what an exchange keeps of each.
     """
 
     index: int
     flat: Tensor
     parts: tuple[Tensor, ...]
+    names: tuple[str, ...] = ()
 
 
 class Exchange(Protocol):
@@ -46,7 +48,8 @@ class Exchange(Protocol):
     def start(self, comm: Communicator, bucket: Bucket) -> Handle:
         """Start to replace `bucket.flat` by the mean over ranks; `wait()` of the handle returns when it is there.
 
-        Every rank calls it, for the same buckets in the same order. State may be kept by `bucket.index`.
+        Every rank calls it, for the same buckets in the same order. State may be kept by `bucket.names`; the index of
+        a parameter's bucket changes when others are frozen.
         """
 
 

@@ -44,15 +44,18 @@ class GradientBucket:
 
     waiting: positions of those whose gradient is still to come. after: `more` elements behind the gradients, in the
     same tensor, for what travels with them. share: what gradients are multiplied by before they are sent, for `keep`.
+    names: of the parameters.
     """
 
-    def __init__(self, index: int, parameters: Sequence[Tensor], more: int = 0, share: float = 1.0) -> None:
+    def __init__(
+        self, index: int, parameters: Sequence[Tensor], more: int = 0, share: float = 1.0, names: Sequence[str] = ()
+    ) -> None:
         self.parameters = tuple(parameters)
         sizes = [parameter.numel() for parameter in parameters]
         flat = torch.zeros(sum(sizes) + more, dtype=parameters[0].dtype, device=parameters[0].device)
         *chunks, self.after = flat.split([*sizes, more])
         parts = (shaped_like(parameter, chunk) for parameter, chunk in zip(parameters, chunks, strict=True))
-        self.content = Bucket(index, flat, tuple(parts))
+        self.content = Bucket(index, flat, tuple(parts), tuple(names))
         precise = flat.dtype in (torch.float64, torch.complex128)
         # A tensor, since torch takes twice as long to multiply a small gradient by a Python number.
         self.share = torch.tensor(share, dtype=torch.float64 if precise else torch.float32) if share != 1.0 else None

@@ -46,7 +46,11 @@ class Reducer:
         self.names = [[names[position] for position in group] for group in groups]
         self._buckets = [
             GradientBucket(
-                index, [parameters[i] for i in group], self._report.riding * (index == len(groups) - 1), share
+                index,
+                [parameters[i] for i in group],
+                self._report.riding * (index == len(groups) - 1),
+                share,
+                self.names[index],
             )
             for index, group in enumerate(groups)
         ]

@@ -1,0 +1,73 @@
+"""Some values of a tensor and where they are.
+
+Floor 2, room `compress`. A place is a 4-byte index into the flat tensor, so a sent value costs 8 bytes in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lockstep.compress.gathered import Gathered
+from lockstep.compress.payload import Payload, join_fields, split_fields
+
+INDEX = torch.int32
+
+
+class Sparse(Gathered):
+    """A compressor that sends values and their indices."""
+
+    def decompress(self, payload: Payload) -> Tensor:
+        flat = torch.zeros(payload.shape.numel(), dtype=payload.dtype, device=payload.wire.device)
+        self.add(payload, flat)
+        return flat.view(payload.shape)
+
+    def add(self, payload: Payload, total: Tensor) -> None:
+        """Only at the places that were sent."""
+        indices, values = fields_of(payload)
+        total.index_add_(0, indices, values.to(total.dtype))
+
+    def subtract(self, payload: Payload, tensor: Tensor) -> None:
+        """Only at the places that were sent; `tensor` is contiguous."""
+        indices, values = fields_of(payload)
+        tensor.view(-1).index_add_(0, indices, values.to(tensor.dtype), alpha=-1)
+
+
+def sparse_payload(tensor: Tensor, indices: Tensor) -> Payload:
+    """The values of `tensor` at `indices` of its flat form."""
+    check_indexable(tensor)
+    values = tensor.reshape(-1)[indices]
+    fields = (values, indices.to(INDEX)) if values.itemsize >= INDEX.itemsize else (indices.to(INDEX), values)
+    return Payload(join_fields(*fields), tensor.shape, tensor.dtype)
+
+
+def fields_of(payload: Payload) -> tuple[Tensor, Tensor]:
+    """(indices, values) of a sparse payload."""
+    dtype = payload.dtype
+    k = payload.wire.numel() // (INDEX.itemsize + dtype.itemsize)
+    if dtype.itemsize >= INDEX.itemsize:
+        values, indices = split_fields(payload.wire, (dtype, k), (INDEX, k))
+    else:
+        indices, values = split_fields(payload.wire, (INDEX, k), (dtype, k))
+    return indices, values
+
+
+def sparse_bytes(k: int, dtype: torch.dtype) -> int:
+    """Bytes of k values of `dtype` with their indices."""
+    return k * (INDEX.itemsize + dtype.itemsize)
+
+
+def check_indexable(tensor: Tensor) -> None:
+    """ValueError for a tensor that has more elements than an index can count."""
+    if tensor.numel() > torch.iinfo(INDEX).max:
+        raise ValueError(f"a tensor of {tensor.numel()} elements has places beyond a 4-byte index: split it.")
+
+
+def kept(n: int, fraction: float) -> int:
+    """How many of n elements a fraction keeps: at least one, where there is one."""
+    return min(n, max(1, round(fraction * n)))
+
+
+def largest(flat: Tensor, k: int) -> Tensor:
+    """The indices of the k values of largest magnitude, in no order."""
+    return torch.topk(flat.abs(), k, sorted=False).indices
