@@ -105,6 +105,11 @@ def every_nth(tensors, rank, size):
     return F.pad(flat, (0, -len(flat) % size))[rank::size].clone()
 
 
+def keeps_the_history(tensors, rank, size):
+    flat = torch.cat([t.flatten() for t in tensors])
+    return F.pad(flat, (0, -len(flat) % size)).chunk(size)[rank].clone()
+
+
 def keeps_a_view(tensors, rank, size):
     flat = torch.cat([t.detach().flatten() for t in tensors])
     return F.pad(flat, (0, -len(flat) % size)).chunk(size)[rank]
@@ -127,7 +132,7 @@ def stacks(tensors, rank, size):
 
 
 def on_each_rank(fn: Callable[..., Any], tensors: list[Tensor], size: int) -> list[Any]:
-    """For each rank what it gets, and the bytes of memory behind it."""
+    """For each rank what it gets, the bytes of memory behind it, whether it is a parameter's, and whether it has a history."""
     parameters = [nn.Parameter(tensor) for tensor in tensors]
     found = []
     for rank in range(size):
@@ -136,7 +141,7 @@ def on_each_rank(fn: Callable[..., Any], tensors: list[Tensor], size: int) -> li
         shares = isinstance(own, Tensor) and any(
             own.untyped_storage().data_ptr() == p.untyped_storage().data_ptr() for p in parameters if own.numel()
         )
-        found.append((own, held, shares))
+        found.append((own, held, shares, isinstance(own, Tensor) and own.requires_grad))
     return found
 
 
@@ -147,7 +152,12 @@ def right_shards(case: Case, seen: Observation, expected: Observation) -> Findin
         sentence = _wrong(rank, mine, right)
         if sentence:
             return Finding(sentence, short(right), short(mine), (got,))
-    for rank, (own, held, shares) in enumerate(seen.value):
+    for rank, (own, held, shares, history) in enumerate(seen.value):
+        if history:
+            words = (
+                f"The numbers are right, but rank {rank}'s shard has a history: autograd goes on into the parameters."
+            )
+            return Finding(words, "a tensor without a history", "one that requires grad", "history")
         if shares:
             words = f"Rank {rank}'s shard lies in the memory of a parameter: when one changes, so does the other."
             return Finding(words, "memory of its own", "a view of a parameter", ("shares", rank))
@@ -175,7 +185,7 @@ def _wrong(rank: int, mine: Any, right: Tensor) -> str:
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     for size, shapes, dtype, words in (
-        (1, [(2, 2)], torch.float32, "one tensor"),
+        (1, [(2, 2)], torch.float32, ""),
         (2, [(3,), (1,)], torch.float32, "divides"),
         (2, [(2, 3), (3,)], torch.float32, ""),
         (3, [(5,), (2, 2), (1,)], torch.float64, "float64"),
@@ -184,7 +194,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (8, [(2,), (3,)], torch.float32, "fewer numbers than ranks"),
     ):
         tensors = [torch.tensor(rng.normal(size=shape), dtype=dtype) + 2 for shape in shapes]
-        many = f"{size} rank{'s' * (size > 1)}, {sum(t.numel() for t in tensors)} numbers in {len(tensors)} tensors"
+        many = f"{size} rank{'s' * (size > 1)}, {sum(t.numel() for t in tensors)} numbers in {len(tensors)} tensor{'s' * (len(tensors) > 1)}"
         yield Case(f"{many}, {words}" if words else many, (tensors, size))
 
 
@@ -286,6 +296,12 @@ SHARD_FLAT = Exercise(
                 keeps_a_view,
                 "Your shard is a window into the whole flat tensor, and keeps all of it in memory: nothing has been saved. "
                 "Give it memory of its own.",
+            ),
+            Mistake(
+                "keeps the history",
+                keeps_the_history,
+                "The shard has a history: it was computed from parameters that require a gradient, and keeps all of that alive. "
+                "The optimizer needs a tensor that begins anew: `.detach()` the tensors first.",
             ),
             Mistake(
                 "changes the dtype",

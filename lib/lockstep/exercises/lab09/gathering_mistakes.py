@@ -120,6 +120,31 @@ def autograd_keeps_it(comm, layer, shard, x):
     return functional_call(layer, named, (x,))
 
 
+def gradients_stay_in_the_layer(comm, layer, shard, x):
+    class Whole(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, shard):
+            ctx.save_for_backward(x, shard)
+            fill(layer, comm.all_gather(shard))
+            y = layer(x)
+            free(layer)
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            x, shard = ctx.saved_tensors
+            fill(layer, comm.all_gather(shard))
+            with torch.enable_grad():
+                again = x.detach().requires_grad_()
+                layer(again).backward(dy)
+            free(layer)
+            flat = torch.cat([p.grad.flatten() for p in layer.parameters()])
+            padded = F.pad(flat, (0, shard.numel() * comm.size - len(flat)))
+            return again.grad, comm.reduce_scatter(padded, op="mean")
+
+    return Whole.apply(x, shard)
+
+
 def forward_only(comm, layer, shard, x):
     fill(layer, comm.all_gather(shard))
     y = layer(x)
@@ -197,6 +222,12 @@ MISTAKES = (
         forward_only,
         "Forward is right, but the gradients do not arrive at `shard`: autograd knows the layer's parameters and has never "
         "heard of it. Make a `torch.autograd.Function` of which `shard` is an input.",
+    ),
+    Mistake(
+        "gradients stay in the layer",
+        gradients_stay_in_the_layer,
+        "`y.backward(...)` adds to the `.grad` of the layer's parameters, and nobody takes it away: it is whole, it stays, and "
+        "the next step is added to it. Set it to None, or use `torch.autograd.grad`, which touches no `.grad`.",
     ),
     Mistake(
         "nothing is recorded in backward",

@@ -254,6 +254,7 @@ RESHARD = Exercise(
                 "from one old shard",
                 from_one_old_shard,
                 "You read from one old shard only. Where a new shard reaches over the end of an old one, go on in the next.",
+                symptom=says("of a shard that has"),
             ),
             Mistake(
                 "boundary off by one",

@@ -77,7 +77,7 @@ def saves_memory(case: Case, seen: Observation, expected: Observation) -> Findin
     left = max(max(one["left"]) for one in seen.value)
     if left:
         said = f"The parameters are right, but {left:,} bytes of gradients are still there after the step."
-        return Finding(said, "every `.grad` is None", f"{left:,} bytes", ("left", left))
+        return Finding(said, "every `.grad` is None", f"{left:,} bytes", ("left", left > 0))
     return None
 
 
@@ -136,6 +136,10 @@ ZERO1_STEP = Exercise(
     cases=cases,
     observe=OBSERVE,
     judge=JUDGE,
+    equivalent_mutants=(
+        "line 11: for p, part in zip(parameters, parts, strict=True): -> "
+        "for p, part in zip(parameters, parts, strict=False):",
+    ),
     hints=(
         "An all-reduce is a reduce-scatter and an all-gather. Stage 1 puts the optimizer between the two: what does "
         "each rank have after the first, and what does it need after the second?",

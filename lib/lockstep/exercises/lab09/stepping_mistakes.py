@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from lockstep.exercises.exercise import Case, Mistake
 from lockstep.exercises.lab09.stepping_right import zero1_step
 from lockstep.exercises.observe import Observation
-from lockstep.exercises.symptoms import is_deadlock, matches
+from lockstep.exercises.symptoms import is_deadlock, matches, says
 
 
 def flat_gradient(parameters, length, filler=0.0):
@@ -185,6 +185,12 @@ def a_collective_for_each(comm, parameters, shard, optimizer, max_norm):
     return finite
 
 
+def writes_under_the_eyes_of_autograd(comm, parameters, shard, optimizer, max_norm):
+    zero1_step(comm, parameters, shard, optimizer, max_norm)
+    for p in parameters:
+        p.copy_(p.detach().clone())
+
+
 def returns_nothing(comm, parameters, shard, optimizer, max_norm):
     zero1_step(comm, parameters, shard, optimizer, max_norm)
 
@@ -300,8 +306,8 @@ MISTAKES = (
     Mistake(
         "gradients not freed",
         keeps_gradients,
-        "The gradients are still there. Set every `.grad` to None when it has been reduced: until the next backward nobody "
-        "needs it, and it takes as much as the parameters.",
+        "The gradients are still there. Set every `.grad` to None when it has been reduced, also where no step is taken: "
+        "until the next backward nobody needs it, and it takes as much as the parameters.",
     ),
     Mistake(
         "shard boundary splits wrongly",
@@ -309,6 +315,13 @@ MISTAKES = (
         "The flat gradient is shorter than all shards together, so it is cut elsewhere than the parameters were. Pad it with "
         "zeros to `shard.numel() * comm.size` first.",
         symptom=matches("different size|same size|has size|sizes|shape"),
+    ),
+    Mistake(
+        "writes under the eyes of autograd",
+        writes_under_the_eyes_of_autograd,
+        "Autograd watches parameters, and refuses to have one changed in place. Write past it: `p.data.copy_(...)`, or "
+        "under `torch.no_grad()`.",
+        symptom=says("leaf Variable"),
     ),
     Mistake(
         "returns nothing",

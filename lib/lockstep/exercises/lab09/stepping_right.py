@@ -18,10 +18,9 @@ def zero1_step(comm, parameters, shard, optimizer, max_norm):
     if finite:
         shard.grad *= (max_norm / norm).clamp(max=1)
         optimizer.step()
-    start, whole = 0, comm.all_gather(shard)
-    for p in parameters:
-        p.data.copy_(whole[start : start + p.numel()].view_as(p))
-        start += p.numel()
+    parts = comm.all_gather(shard)[: len(flat)].split([p.numel() for p in parameters])
+    for p, part in zip(parameters, parts, strict=True):
+        p.data.copy_(part.view_as(p))
         p.grad = None
     shard.grad = None
     return finite
