@@ -41,17 +41,16 @@ def chain(widths: Sequence[int], seed: int) -> list[nn.Module]:
 def one_pass(
     fn: Callable[..., Any], comm: Communicator, x: Tensor, y: Tensor, widths: Sequence[int], cuts: list[int], seed: int
 ) -> Any:
-    """What `fn` returns, and the gradients of every layer's parameters (None: none), by layer."""
+    """What `fn` returns, and the gradients of every layer's parameters (None: none), by layer; what it changed, if any."""
     layers = chain(widths, seed)
+    named = {f"layer {i}'s {name}": p for i, layer in enumerate(layers) for name, p in layer.named_parameters()}
+    held = {name: p.detach().clone() for name, p in named.items()}
     returned = fn(comm, layers, list(cuts), x, lambda out: ((out - y) ** 2).mean())
     if isinstance(returned, Tensor) and returned.numel() == 1:
         returned = returned.item()
-    gradients = {
-        f"layer {i}'s {name}": None if p.grad is None else p.grad
-        for i, layer in enumerate(layers)
-        for name, p in layer.named_parameters()
-    }
-    return returned, gradients
+    gradients = {name: p.grad for name, p in named.items()}
+    written = [name for name, p in named.items() if not torch.equal(p.detach(), held[name])]
+    return returned, gradients | ({"written": written} if written else {})
 
 
 def right_gradients(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -73,6 +72,13 @@ def right_gradients(case: Case, seen: Observation, expected: Observation) -> Fin
         if rank == case.ranks - 1 and differs(got, want, 1e-4, 1e-6) is not None:
             words = f"The gradients are right, but the last rank returns {short(got)} where the loss is {short(want)}."
             return Finding(words, short(want), short(got), ("loss", got))
+        if rank < case.ranks - 1 and got is not None:
+            words = f"The gradients are right, but rank {rank}, which has no loss, returns {short(got)}."
+            return Finding(words, "None", short(got), ("returned", [value for value, _ in seen.value]))
+    for rank, (_, gradients) in enumerate(seen.value):
+        if names := gradients.get("written"):
+            words = f"The gradients are right, but rank {rank} changes {names[0]} itself."
+            return Finding(words, "unchanged", "changed", ("written", rank))
     sent = [(one.bytes_sent, least.bytes_sent) for one, least in zip(seen.traffic, expected.traffic, strict=True)]
     for rank, (got, want) in enumerate(sent):
         if got > want:
