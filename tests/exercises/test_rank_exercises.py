@@ -200,6 +200,16 @@ def test_diagnose_shows_a_run_to_be_named_from_a_list(only_share):
         assert repr(diagnose("00", seed=seed)) == repr(run)
 
 
+# Story: values were cut off with nothing beside them: a mean in place of a sum looked like a run with nothing wrong.
+def test_a_riddle_shows_what_should_have_come(only_share):
+    for run in (diagnose("00", seed=seed) for seed in range(12)):
+        if run.seen.error is None:
+            right = run.options[run.right] == "nothing is wrong"
+            every = [row.text for row in run.card.rows if row.label.startswith("Rank") or row.label == "Sent"]
+            told = any("expected" in text or "it should be" in text for text in every)
+            assert told != right, repr(run)
+
+
 def test_diagnose_shows_a_timeline_in_a_notebook(only_share, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.comm import Traffic
 from lockstep.exercises import registry
 from lockstep.exercises.card import Card, Row
-from lockstep.exercises.compare import alike
+from lockstep.exercises.compare import alike, differs
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import changed_in_place, judged, left_in
 from lockstep.exercises.observe import Observation
@@ -31,7 +32,7 @@ _last: dict[str, tuple[str, str]] = {}  # lab to exercise and fault of the last 
 class Diagnosis:
     """A run of an unknown function; `options` maps letters to what may be wrong. `answer("b")` says whether it is.
 
-    places: of the arguments that are to be changed in place, and are shown. wanted: what they should hold.
+    places: of the arguments that are to be changed in place, and are shown. expected: what a right solution does.
     """
 
     exercise: Exercise
@@ -40,8 +41,8 @@ class Diagnosis:
     options: dict[str, str]
     right: str
     sentence: str
+    expected: Observation
     places: tuple[int, ...] = ()
-    wanted: Any = None
 
     def answer(self, choice: str) -> Card:
         """Was it that? With the sentence of what it was."""
@@ -56,7 +57,7 @@ class Diagnosis:
             rows.append(Row("Because", self.sentence))
         else:
             where = "each rank's messages and what it returns" if self.case.ranks else "every number"
-            rows.append(Row("Look again", f"Compare {where} with what was asked."))
+            rows.append(Row("Look again", f"Compare {where} with what it should be."))
         return Card("Diagnosis", "right" if hit else "not that", "good" if hit else "bad", tuple(rows))
 
     @property
@@ -64,10 +65,8 @@ class Diagnosis:
         rows = [
             Row("Asked", self.exercise.asks),
             Row("Run", self.case.name),
-            *_evidence(self.case, self.seen, self.places),
+            *_evidence(self.case, self.seen, self.expected, self.places),
         ]
-        if self.wanted is not None and self.seen.error is None:
-            rows.append(Row("It should leave", short(self.wanted), True))
         rows += [Row(f"{letter})", text) for letter, text in self.options.items()]
         rows.append(Row("To answer", '`d = diagnose(...)` keeps this run; `d.answer("a")` names what is wrong.'))
         return Card(f"What is wrong here? ({self.exercise.id} {self.exercise.title})", "", "note", tuple(rows))
@@ -110,9 +109,7 @@ def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     letters = dict(zip("abcdefgh", names, strict=False))
     right = next(letter for letter, name in letters.items() if name == shown.name)
     places = changed_in_place(case, nothing.seen)
-    # A kernel's result can only be told right or wrong beside the right one; ranks are told by their messages.
-    wanted = left_in(places, nothing.seen.arguments) if places and case.ranks is None else None
-    return Diagnosis(exercise, case, shown.seen, letters, right, shown.sentence, places, wanted)
+    return Diagnosis(exercise, case, shown.seen, letters, right, shown.sentence, nothing.seen, places)
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,8 @@ def _counted(what: str, number: float) -> str:
     return f"{number:.1%}" if what.startswith("share") else f"{number:g}"
 
 
-def _evidence(case: Case, seen: Observation, places: tuple[int, ...] = ()) -> list[Row]:
+def _evidence(case: Case, seen: Observation, expected: Observation, places: tuple[int, ...] = ()) -> list[Row]:
+    """What the run did beside what it should: whether a number is wrong can only be told beside the right one."""
     given = (
         [Row("It is given", "\n".join(map(short, plain(list(case.args)))), True)]
         if case.args and case.ranks is None
@@ -179,20 +177,41 @@ def _evidence(case: Case, seen: Observation, places: tuple[int, ...] = ()) -> li
     )
     if seen.error is not None:
         return [*given, Row("It ends with", seen.error.riddle)]
-    if case.ranks is None:
-        left = [Row("It leaves in place", short(left_in(places, seen.arguments)), True)] if places else []
-        counted = [
-            Row("Counted", "; ".join(f"{what}: {_counted(what, number)}" for what, number in seen.counts.items()))
-        ]
-        returned = [] if seen.value is None and places else [Row("It returns", short(seen.value), True)]
-        return [*given, *returned, *left, *(counted if seen.counts else [])]
+    if case.ranks is not None:
+        return _of_ranks(seen, expected, places)
     rows = []
-    for rank, (value, own) in enumerate(zip(seen.value, seen.arguments, strict=True)):
-        said = [f"leaves in place {short(left_in(places, own))}"] if places else []
-        if value is not None or not places:
-            said.append(f"returns {short(value)}")
-        rows.append(Row(f"Rank {rank}", "; ".join(said), True))
-    sent = ", ".join(
-        f"rank {r}: {one.messages_sent} messages, {one.bytes_sent:,} bytes" for r, one in enumerate(seen.traffic)
-    )
-    return [*rows, Row("Sent", sent)]
+    if seen.value is not None or not places:
+        rows += [Row("It returns", short(seen.value), True), Row("It should return", short(expected.value), True)]
+    if places:
+        rows.append(Row("It leaves in place", short(left_in(places, seen.arguments)), True))
+        rows.append(Row("It should leave", short(left_in(places, expected.arguments)), True))
+    if seen.counts:
+        counted = (f"{what}: {_counted(what, number)}" for what, number in seen.counts.items())
+        rows.append(Row("Counted", "; ".join(counted)))
+    return [*given, *rows]
+
+
+def _of_ranks(seen: Observation, expected: Observation, places: tuple[int, ...]) -> list[Row]:
+    rows, sent = [], []
+    for rank, (one, other) in enumerate(zip(_left(seen, places), _left(expected, places), strict=True)):
+        said = "; ".join(f"{verb} {short(value)}" for verb, value in one.items())
+        gaps = (differs(one.get(verb), value, rtol=1e-4, atol=1e-6) for verb, value in other.items())
+        gap = next((each for each in gaps if each is not None), None)
+        rows.append(Row(f"Rank {rank}", f"{said}, as asked" if gap is None else f"{said}\n{gap}", True))
+    for rank, (one, other) in enumerate(zip(seen.traffic, expected.traffic, strict=True)):
+        same = (one.messages_sent, one.bytes_sent) == (other.messages_sent, other.bytes_sent)
+        sent.append(f"rank {rank}: {_messages(one)}" + ("" if same else f" (it should be {_messages(other)})"))
+    return [*rows, Row("Sent", ", ".join(sent))]
+
+
+def _left(seen: Observation, places: tuple[int, ...]) -> list[dict[str, Any]]:
+    """By rank, what is shown of its result: what it leaves in place and what it returns."""
+    return [
+        ({"leaves in place": left_in(places, own)} if places else {})
+        | ({"returns": value} if value is not None or not places else {})
+        for value, own in zip(seen.value, seen.arguments, strict=True)
+    ]
+
+
+def _messages(one: Traffic) -> str:
+    return f"{one.messages_sent} messages, {one.bytes_sent:,} bytes"
