@@ -196,6 +196,8 @@ def in_double(comm, strategy):
     ],
 )
 def test_a_mesh_that_does_not_fit_is_answered_with_a_sentence(ranks, arguments, says):
+    with pytest.raises(ValueError, match="has an axis 'modle': there are data, pipeline, tensor"):
+        hybrid({"modle": 2})
     with pytest.raises(RankError, match=says):
         simulate(partial(train, fast=True, **arguments), ranks)
 

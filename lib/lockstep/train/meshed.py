@@ -58,6 +58,9 @@ def hybrid(
     """Ranks on a mesh such as {"data": 2, "pipeline": 2}, or "data=2,pipeline=2"; the rest as in `pipeline`."""
     _check(schedule, micro_batches)
     axes = axes_of(mesh) if isinstance(mesh, str) else mesh
+    for name in axes or ():
+        if name not in AXES:
+            raise ValueError(f"the mesh {dict(axes)} has an axis {name!r}: there are {', '.join(AXES)}")
 
     def on(ranks: int) -> Mapping[str, int]:
         if axes is None:
