@@ -300,6 +300,10 @@ def build(comm, which):
         stages = stages * 2
     elif which == "schedule":
         schedule = gpipe(3, 2)
+    elif which == "name":
+        schedule = "1f1b"
+    elif which == "model":
+        stages = stages[0]
     elif which == "pipedream":
         schedule = pipedream(2, 2)
     elif which == "tied":
@@ -324,6 +328,8 @@ def build(comm, which):
         ("few", "1 stages cannot be shared out to 2 pipeline ranks"),
         ("many", "1F1B has 2 chunks, and there are 4 stages"),
         ("schedule", "GPipe is for 3 ranks, and the mesh has 2 along its pipeline"),
+        ("name", r"schedule is '1f1b': give a Schedule, such as gpipe\(2, micro_batches=4\)"),
+        ("model", r"stages is Linear.*: give a list of modules, such as \[model\] or model.stages\(\)"),
         ("pipedream", "PipeDream updates weights between micro-batches"),
         ("tied", "stages 0 and 1 share the parameter weight"),
         ("none", r"stage \d is None: give every rank all stages"),

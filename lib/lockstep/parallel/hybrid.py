@@ -207,6 +207,10 @@ def _check_mesh(mesh: Mesh) -> None:
 
 def _check_stages(stages: Sequence[nn.Module], ranks: int, schedule: Schedule) -> None:
     """Whether stages and schedule fit a pipeline axis of so many ranks."""
+    if not isinstance(stages, (Sequence, nn.Sequential, nn.ModuleList)):
+        raise TypeError(f"stages is {stages!r:.60}: give a list of modules, such as [model] or model.stages()")
+    if not isinstance(schedule, Schedule):
+        raise TypeError(f"schedule is {schedule!r:.60}: give a Schedule, such as gpipe({ranks}, micro_batches=4)")
     for number, stage in enumerate(stages):
         if not isinstance(stage, nn.Module):
             raise TypeError(f"stage {number} is {stage!r:.60}: give every rank all stages, each a torch.nn.Module")

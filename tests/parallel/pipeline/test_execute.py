@@ -167,6 +167,8 @@ def build(comm, which):
         Pipeline(stages, comm, gpipe(2, 2), F.mse_loss).step(torch.ones(3, 2), torch.ones(4, 2))
     elif which == "nothing":
         Pipeline(stages, comm, gpipe(2, 2), F.mse_loss).step()
+    elif which == "in place":
+        Pipeline([stages[0], torch.nn.ReLU(inplace=True)], comm, gpipe(2, 2), F.mse_loss).step(*torch.ones(2, 3, 2))
     elif which == "loss":
         Pipeline(stages, comm, gpipe(2, 2), lambda y, t: y - t).step(torch.ones(3, 2), torch.ones(3, 2))
 
@@ -184,6 +186,7 @@ def build(comm, which):
         ("few", "a batch of 3 samples: 4 micro-batches need at least one sample each"),
         ("unequal", r"inputs and targets have \[3, 4\] samples"),
         ("nothing", r"rank (0 has chunk 0, so it needs the inputs|1 has chunk 1, so it needs the targets)"),
+        ("in place", "a stage changes its input in place, .*: use inplace=False in its first layer"),
         ("loss", "it must be one number"),
     ],
 )

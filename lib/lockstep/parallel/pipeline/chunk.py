@@ -66,7 +66,7 @@ class Chunk:
         defer = DeferWeights(self._layers) if i in self._split else None
 
         def run(instead: Weights) -> Any:
-            with defer or nullcontext():
+            with defer or nullcontext(), _explained():
                 output = functional_call(self.module, dict(instead), (inputs,)) if instead else self.module(inputs)
                 return output if head is None else head(output)
 
@@ -140,6 +140,20 @@ class _Enter(Function):
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
         return None, *ctx.gradients
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """A sentence for a stage that begins with a layer such as `nn.ReLU(inplace=True)`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "a leaf Variable that requires grad" in str(error):
+            raise ValueError(
+                "a stage changes its input in place, and the gradient of that goes to the stage before: use inplace=False "
+                "in its first layer, or cut the model elsewhere"
+            ) from error
+        raise
 
 
 def _generators(module: nn.Module) -> dict[str, Tensor]:
