@@ -62,7 +62,7 @@ QUESTIONS = (
             ),
             Option(
                 "In a convolution weights are few, in a linear layer activations are.",
-                "What is few should travel: 2.5 million weights of convolutions, 18 thousand activations of each image.",
+                "What is few should travel: 2.5 million weights of convolutions, 17 thousand activations of each image.",
                 right=True,
             ),
         ),
