@@ -1,9 +1,8 @@
 """A compressor as the communication hook of torch's DistributedDataParallel.
 
-Floor 2, room `compress`.
+Floor 2, room `compress`. Without `from __future__ import annotations`: torch looks at a hook's annotations, and text
+is not what it looks for.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 
@@ -13,21 +12,7 @@ from torch.futures import Future
 
 from lockstep.comm import Bucket, Communicator, Exchange, Handle, from_torch
 
-Hook = Callable[[object, dist.GradBucket], "Future[Tensor]"]
-
-
-def as_torch_hook(
-    exchange: Exchange, comm: Communicator | None = None, model: nn.Module | None = None
-) -> tuple[object, Hook]:
-    """(state, hook) for `ddp.register_comm_hook(*as_torch_hook(PowerSGD(rank=2)))`; any exchange will do.
-
-    comm: of the ranks, by default all of torch's process group; making one is collective, at the first backward. model:
-    lets errors call a gradient by its parameter's name; without it, it is called by its number.
-
-    Buckets start as torch hands them over, while backward goes on, and are finished in order when the last has come.
-    """
-    names = {} if model is None else {id(parameter): name for name, parameter in model.named_parameters()}
-    return _Running(exchange, comm, names), _hook
+Hook = Callable[[object, dist.GradBucket], Future[Tensor]]
 
 
 class _Running:
@@ -46,15 +31,29 @@ class _Running:
         return Bucket(given.index(), given.buffer(), tuple(given.gradients()), tuple(names))
 
 
-def _hook(running: _Running, given: dist.GradBucket) -> Future[Tensor]:
+def as_torch_hook(
+    exchange: Exchange, comm: Communicator | None = None, model: nn.Module | None = None
+) -> tuple[object, Hook]:
+    """(state, hook) for `ddp.register_comm_hook(*as_torch_hook(PowerSGD(rank=2)))`; any exchange will do.
+
+    comm: of the ranks, by default all of torch's process group; making one is collective, at the first backward. model:
+    lets errors call a gradient by its parameter's name; without it, it is called by its number.
+
+    Buckets start as torch hands them over, while backward goes on, and are finished in order when the last has come.
+    """
+    names = {} if model is None else {id(parameter): name for name, parameter in model.named_parameters()}
+    return _Running(exchange, comm, names), _hook
+
+
+def _hook(running: _Running, bucket: dist.GradBucket) -> Future[Tensor]:
     if running.comm is None:
         running.comm = from_torch()
-    future: Future[Tensor] = Future()
-    if given.index() == 0:
+    if bucket.index() == 0:
         running.under_way.clear()  # of a backward that failed half-way
-    flat = given.buffer()
-    running.under_way.append((running.exchange.start(running.comm, running.bucket(given)), flat, future))
-    if given.is_last():
+    future: Future[Tensor] = Future()
+    handle = running.exchange.start(running.comm, running.bucket(bucket))
+    running.under_way.append((handle, bucket.buffer(), future))
+    if bucket.is_last():
         for handle, averaged, waiting in running.under_way:
             handle.wait()
             waiting.set_result(averaged)
