@@ -219,8 +219,8 @@ print("rank 0: the gradient of x is", x.grad.tolist())
 # right shape. `loss(y)` makes the loss of the network's output. Afterwards each rank has the gradients of its own
 # layers' parameters. The last rank returns the loss, the others None.
 #
-# You need `comm.send(tensor, dst)` and `comm.recv(tensor, src)` from lab 04. A cut carries one activation forward and
-# one gradient back.
+# You need `comm.send(tensor, dst)` and `comm.recv(tensor, src)`, which fills the tensor, from lab 04. A cut carries
+# one activation forward and one gradient back.
 
 
 # %% tags=["exercise", "06.1"]
@@ -312,6 +312,7 @@ reveal("06.p1", sum(idle) / len(idle))
 # change `BY_HAND`, run the cell, and look at the slowest part under the title.
 
 # %%
+print(f"the last three layers hold {sum(vgg_parameters[-3:]) / sum(vgg_parameters):.0%} of the parameters")
 BY_HAND = [4, 9]  # the first layers of parts 1 and 2
 layer_split(vgg, BY_HAND, PCIE, f"{TITLE}: cut by hand (predicted)")
 
@@ -322,7 +323,8 @@ layer_split(vgg, BY_HAND, PCIE, f"{TITLE}: cut by hand (predicted)")
 # price too: its activation goes over, its gradient comes back, and both parts beside the cut are busy with that for
 # `communication[i]` seconds. The time of a part is that of its layers and of its one or two cuts. The largest time of
 # all parts is the *bottleneck*. Return the `parts - 1` cuts with the smallest bottleneck, each the index of the first
-# layer of a next part. Every part has at least one layer. Where several lists of cuts are best, give any.
+# layer of a next part. Every part has at least one layer, and behind the last one nothing is sent: `communication` has
+# one number fewer than `costs`. Where several lists of cuts are best, give any.
 #
 # Trying all cuts is a right answer here. For a thousand layers in 64 parts it would not end; hint 3 leads to a way
 # that does.
@@ -364,13 +366,17 @@ layer_split(vgg, BALANCED, PCIE, f"{TITLE}: {whose('06.2')} balanced_partition (
 # costs more than it is worth.
 
 # %%
+def slowest_part(cuts, carried):
+    """The bottleneck: milliseconds of the slowest part, its messages included."""
+    bounds, both = [0, *cuts, len(costs)], [0, *carried, 0]
+    return 1000 * max(sum(costs[a:b]) + both[a] + both[b] for a, b in zip(bounds, bounds[1:], strict=False))
+
+
 print(f"all layers on one T4: {1000 * sum(costs):.0f} ms")
 for name in ("NVLink2", "PCIe3", "10GbE", "1GbE"):
     carried = message_seconds(vgg, link(name).bandwidth)
     cuts = list(my_partition(costs, 3, carried))
-    bounds, both = [0, *cuts, len(costs)], [0, *carried, 0]
-    slowest = max(sum(costs[a:b]) + both[a] + both[b] for a, b in zip(bounds, bounds[1:], strict=False))
-    print(f"{name:8} cuts {cuts!s:9} slowest part {1000 * slowest:6.0f} ms")
+    print(f"{name:8} cuts {cuts!s:9} slowest part {slowest_part(cuts, carried):6.0f} ms")
 
 # %% [markdown]
 # Predict: one batch goes through the balanced parts, forward and back, over PCIe 3 again. How many times as fast is
@@ -409,11 +415,8 @@ simulations = {}
 print(f"{'':14} {'cuts':9} {'slowest part':>13} {'one pass':>9} {'idle':>6} {'idle, measured':>15}")
 for words, cuts in {"equal counts": EQUAL, "by hand": BY_HAND, "balanced": BALANCED}.items():
     simulations[words] = run = simulated(cuts)
-    parts = [0.0] * 3
-    for i, layer in enumerate(vgg):
-        parts[sum(i >= cut for cut in cuts)] += layer.seconds
     real = launch(two_passes, 3, my_split, cuts, 4 if FAST else 32, timeout=120)
-    print(f"{words:14} {cuts!s:9} {1000 * max(parts):10.0f} ms {1000 * run.seconds:6.0f} ms", end=" ")
+    print(f"{words:14} {cuts!s:9} {slowest_part(cuts, message_seconds(vgg, PCIE)):10.0f} ms {1000 * run.seconds:6.0f} ms", end=" ")
     print(f"{sum(idle_share(run.trace)) / 3:6.0%} {measured_idle(real):15.0%}")
 
 # %%
@@ -454,7 +457,7 @@ split_explorer(vgg, BALANCED, PCIE, f"{TITLE} (predicted)")
 #
 # In both, autograd has to be told what a collective means backward. Here is how, once more, with a function that
 # does nothing forward and turns the gradient round (Ganin and Lempitsky 2015 train a network *against* a second one
-# with it). `forward` must not return its input itself, so it returns a copy, or a view.
+# with it). `forward` returns a copy, or a view, and leaves its input to whoever else needs it.
 
 
 # %% tags=["stable"]
@@ -481,7 +484,8 @@ print("without Reverse the gradient would be [3, 3]; with it:", x.grad.tolist())
 # Forward nobody has to send anything. But every number of `x` acts on the loss through the neurons of *all* ranks,
 # and the layers before need the whole gradient: after backward `x.grad` has to be, on every rank, what the whole
 # layer gives. Gradients of the weights are this rank's own. Backward may send as much as one all-reduce of a tensor
-# like `x`.
+# like `x`, which may also be images that need no gradient. `comm.all_reduce(tensor)` adds up in place and returns the
+# tensor.
 
 
 # %% tags=["exercise", "06.3"]
@@ -529,14 +533,14 @@ predict("06.p3", None)
 # %% [markdown]
 # ### Exercise 06.4 · `row_parallel_linear`
 #
-# `x`, (images, own), are this rank's features. `weight`, (outputs, own), are the columns that go with them, and
-# `bias`, (outputs,), is the same on every rank. Return the outputs of the whole layer, (images, outputs), on every
+# `x`, (images, own), are this rank's features. `weight`, (outputs, own), has a column for each of them, which is a
+# *row* of what `x` is multiplied by, `weight.T`. `bias`, (outputs,), is the same on every rank. Return the outputs of the whole layer, (images, outputs), on every
 # rank.
 #
 # Behind this layer all ranks go on alike, with the same numbers and the same loss. So backward begins with the same
 # gradient everywhere; afterwards `x.grad` and `weight.grad` are those of this rank's part, and `bias.grad` that of
 # the whole layer. Think about what backward has to send before you copy a class from lab 05: there, every rank had
-# a loss of its own.
+# a loss of its own. No pass may send more than it needs.
 
 
 # %% tags=["exercise", "06.4"]
@@ -617,7 +621,7 @@ for words, gathers in ((f"a pair, {WHOSE}", False), ("gathered between", True)):
     print(
         f"{words}: {neurons} neurons on rank 0, {sent:,} bytes sent by it, {len(named)} collectives: {', '.join(named)}"
     )
-    print(f"{'':4}output and input gradient differ from one process by {apart:.0e}, relative to their length")
+    print(f"{'':4}output and input gradient differ from one process by {apart:.0e}, relative to their norm")
 
 # %%
 reveal("06.p3", counts[False])
@@ -632,7 +636,9 @@ reveal("06.p3", counts[False])
 #
 # PyTorch does the same with `parallelize_module`: a plan names each layer's style, and the model stays as it is. On
 # real processes, a network of 512 inputs, 2,048 neurons and 512 outputs, 64 images; every rank has one thread.
-# The last column is the largest difference between the output and one process's.
+# The last column is the largest difference between the output and one process's. Two ranks have half the product each
+# and two all-reduces of 131 kB on top; a network as small as this gains little or nothing by it, all the less where
+# other programs use the cores.
 
 
 # %% tags=["experiment"]
@@ -689,7 +695,7 @@ for words, (ranks, make) in ways.items():
 #
 # `x`, (images, channels, height, width), is the same on every rank. `weight` and `bias` are this rank's output
 # channels, of which rank r has `channels[r]`. Return *all* output channels, in the order of the ranks, on every
-# rank. Behind it all ranks go on alike. `comm.all_gather(tensor, sizes)` joins the ranks' tensors along dimension
+# rank. Behind it all ranks go on alike. No pass may send more than it needs. `comm.all_gather(tensor, sizes)` joins the ranks' tensors along dimension
 # 0, where rank r has `sizes[r]`.
 
 
@@ -825,8 +831,9 @@ predict("06.p4", None)
 # %% [markdown]
 # ### Exercise 06.6 · `bytes_per_step` (stretch)
 #
-# Return the bytes that a rank sends in one step, from the table. `inputs` and `outputs` are numbers per image,
-# `parameters` is how many the layer has, and a number takes 4 bytes. From lab 04: an all-gather of n bytes sends (p
+# Return the bytes that a rank sends in one step, from the table. `inputs` and `outputs` are numbers per image, of a
+# pair those of its first and of its second layer. `parameters` is how many the layer has, whichever kind of layer it
+# is, and a number takes 4 bytes. From lab 04: an all-gather of n bytes sends (p
 # - 1)/p n from each rank, an all-reduce twice that.
 
 
@@ -866,7 +873,7 @@ split_traffic(NAMES, table, f"VGG-16, {IMAGES} images, 4 ranks: bytes a rank sen
 
 # %% [markdown]
 # Two networks in one. Convolutions have few weights and large activations, so data parallel sends least, by a
-# factor of thousands at the start. The fully connected layers are the other way round: 617 MB of gradients for fc6
+# factor of 31,000 in the first layer. The fully connected layers are the other way round: 617 MB of gradients for fc6
 # against 5 MB when its neurons are shared out. Nothing forces one split on all layers; lab 08 gives each kind its
 # own.
 #

@@ -436,7 +436,7 @@ FOUND = [
     ("06.5", padded_by_half_the_kernel, ["which may be 0"]),
     ("06.6", ignores_parameters, ["this is a convolution"]),
     ("06.6", one_chunk, ["one chunk", "-trip round the ring"]),
-    ("06.6", doubled, ["twice too many", "-to itself"]),
+    ("06.6", doubled, ["twice as many", "-to itself"]),
     ("06.6", divides_by_the_others, ["ZeroDivisionError"]),
 ]
 

@@ -143,7 +143,8 @@ MISTAKES = (
     _mistake("bits for bytes", "You count bits. Asked are bytes, of which a number takes 4.", times(8), *SPLITS),
     _mistake(
         "twice too many",
-        "It is twice too many: numbers of 8 bytes, perhaps, or an all-reduce counted as two trips and each as two more.",
+        "It is twice as many as it should be: numbers of 8 bytes, perhaps, or an all-reduce counted as two trips and each "
+        "as two more.",
         times(2), *SPLITS,
     ),
     _mistake(
