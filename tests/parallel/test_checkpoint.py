@@ -1,7 +1,10 @@
 """Checkpoints: loaded by any number of ranks, whole or refused with a sentence, the last good one always there."""
 
 import json
+import os
+import random
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +28,7 @@ from lockstep.world import launch
 from lockstep.world import simulate as simulate_quickly
 
 simulate = partial(simulate_quickly, timeout=60)
-TOY_NAMES = ("tied", "frozen", "channels last", "batch norm over all", "unused")
+TOY_NAMES = ("batch norm over all", "channels last", "tied")
 
 
 def made(comm, name, stage, precision="fp32", unit_bytes=400):
@@ -100,25 +103,22 @@ LOW = [("tied", 3, "bf16"), ("frozen", 2, "fp16")]
 def test_any_number_of_ranks_goes_on_from_where_four_were(tmp_path, saved_by, loaded_by):
     """A checkpoint of shards that loads at the same number of ranks only is fault 19."""
     world, ranks = saved_by
-    cases = EXACT + LOW if world is simulate else EXACT[2:3] + LOW[:1]
+    cases = EXACT + LOW if world is simulate else EXACT[1:2]
     saved = world(save, ranks, tmp_path, cases).values[0]
     for p in loaded_by:
-        # Stages load each other's: 1 becomes 2, 2 becomes 3, 3 becomes data parallelism without shards.
-        stages = [lambda s: s, lambda s: (s + 1) % 4] if p == 3 else [lambda s: s]
-        for stage_for in stages:
-            part = EXACT if stages[0] is not stage_for else cases if p < ranks else cases[:1]
-            for rank, values in enumerate(
-                simulate(load, p, tmp_path, [c for c in part if c in saved], stage_for, seed=p).values
-            ):
-                for case, (start, losses, end, extra, of_rank) in values.items():
-                    (start_then, losses_then, end_then), name = saved[case], f"{case} at {p}"
-                    assert extra == {"lr": [0.1]} and of_rank == ({"mine": torch.tensor([rank])} if p == ranks else {})
-                    assert all(torch.equal(start[key], start_then[key]) for key in start_then), name
-                    # Sums of unlike parts of a batch differ in their last digits, and those of two bytes have few.
-                    close = 1e-12 if case[2] == "fp32" else 3e-2
-                    assert losses == pytest.approx(losses_then, rel=close), name
-                    for key in end_then:
-                        torch.testing.assert_close(end[key], end_then[key], rtol=close, atol=close, msg=f"{name} {key}")
+        # At three, stages load each other's: 1 becomes 2, 2 becomes 3, 3 becomes data parallelism without shards.
+        stage_for = (lambda s: (s + 1) % 4) if p == 3 else (lambda s: s)
+        ranks_values = simulate(load, p, tmp_path, cases if p < ranks else cases[:1], stage_for, seed=p).values
+        for rank, values in enumerate(ranks_values):
+            for case, (start, losses, end, extra, of_rank) in values.items():
+                (start_then, losses_then, end_then), name = saved[case], f"{case} at {p}"
+                assert extra == {"lr": [0.1]} and of_rank == ({"mine": torch.tensor([rank])} if p == ranks else {})
+                assert all(torch.equal(start[key], start_then[key]) for key in start_then), name
+                # Sums of unlike parts of a batch differ in their last digits, and those of two bytes have few.
+                close = 1e-12 if case[2] == "fp32" else 3e-2
+                assert losses == pytest.approx(losses_then, rel=close), name
+                for key in end_then:
+                    torch.testing.assert_close(end[key], end_then[key], rtol=close, atol=close, msg=f"{name} {key}")
 
 
 def saved_alone(folder, steps=(1,), build=mlp, optimizer=plain_sgd, keep=2):
@@ -261,3 +261,15 @@ def test_torchs_own_tools_can_read_it(tmp_path):
     weight = training.model[3].weight
     assert torch.equal(state["parameter/3.weight"].view(31, 31), weight)
     assert torch.equal(state["optimizer/exp_avg/3.weight"].view(31, 31), training.optimizer.state[weight]["exp_avg"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forked")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_rank_that_is_killed_during_a_save_leaves_a_whole_checkpoint(tmp_path, monkeypatch):
+    """Two of the kills of bench/checkpoint_kill.py: one while ranks write, one when the save has, as a rule, ended."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "bench")
+    import checkpoint_kill
+
+    moments = iter([0.02, 0.3])
+    monkeypatch.setattr(random.Random, "uniform", lambda *_: next(moments))
+    assert sum(checkpoint_kill.kill_again_and_again(tmp_path, 2, 2, 2, random.Random(1)).values()) == 2

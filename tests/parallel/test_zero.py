@@ -98,9 +98,9 @@ def test_bytes_held_and_sent_are_those_of_the_formula(ranks):
             assert sent == rounds * whole * (ranks - 1) // ranks and messages == rounds * 6 * (ranks - 1)
 
 
-def peak_of_step(comm, stage):
+def peak_of_step(comm, stage, precision="fp32"):
     """The most bytes of parameters and gradients at once, counted as storages that live."""
-    zero = ZeRO(mlp(), plain_sgd, comm, stage, 4 * 992)
+    zero = ZeRO(mlp(), plain_sgd, comm, stage, 992 * (4 if precision == "fp32" else 2), precision)
     most = 0
 
     def look(*_):
@@ -123,7 +123,9 @@ def test_stage_3_never_holds_more_than_a_few_units():
     peaks = [simulate(peak_of_step, 4, stage).values[0] for stage in (1, 2, 3)]
     assert peaks[0] > peaks[1] > peaks[2]
     # Shards and their gradients, two whole units (one computes, one comes), and three units' gradients at the most.
-    assert peaks[2] <= 2 * 6 * unit // 4 + 2 * unit + 3 * unit
+    most = 2 * 6 * unit // 4 + 2 * unit + 3 * unit
+    assert peaks[2] <= most
+    assert simulate(peak_of_step, 4, 3, "bf16").values[0] <= most // 2
 
 
 def test_the_norm_of_all_gradients_is_clipped_by_all_ranks_alike():
