@@ -29,13 +29,14 @@ FAST = False  # True: fewer repetitions, for a quick pass
 SEED = 0
 
 # %% [markdown]
-# The picture shows a model of 7.5 billion parameters that is trained with Adam in mixed precision on 64 GPUs of 32 GB.
-# With data parallel training it does not fit, however many GPUs there are. On the left what one of 64 ranks holds in
-# each stage of ZeRO; on the right the three stages for other numbers of ranks. You will write the function that makes
-# this picture, and the three stages.
+# The picture shows a model of 7.5 billion parameters that is trained with Adam in mixed precision on 64 GPUs of 32
+# GiB. With data parallel training it does not fit, however many GPUs there are. On the left what one of 64 ranks
+# holds in each stage of ZeRO; on the right the three stages for other numbers of ranks. You will write the function
+# that makes this picture, and the three stages.
 
 # %% tags=["stable"]
 import statistics
+import tempfile
 import time
 import warnings
 import weakref
@@ -46,7 +47,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from lockstep import data, viz
-from lockstep.cost import LayerCost
+from lockstep.cost import LayerCost, zero3_estimate
 from lockstep.exercises import (
     answer,
     ask,
@@ -64,6 +65,7 @@ from lockstep.exercises import (
 )
 from lockstep.hardware import Cluster, Link, device, link
 from lockstep.parallel import DistributedDataParallel, ZeRO
+from lockstep.parallel.checkpoint import load_checkpoint, save_checkpoint
 from lockstep.viz.zero import stage_explorer, stage_table, state_bars
 from lockstep.world import launch, simulate
 
@@ -72,7 +74,7 @@ torch.set_num_threads(1)
 BILLION = 10**9
 V100 = device("V100")
 stage_table(
-    7_500_000_000, 64, V100.memory, "V100, 32 GB", title="7.5 billion parameters, Adam, mixed precision (predicted)"
+    7_500_000_000, 64, V100.memory, "V100, 32 GiB", title="7.5 billion parameters, Adam, mixed precision (predicted)"
 )
 
 # %% [markdown]
@@ -84,13 +86,13 @@ recall("09")
 # %% [markdown]
 # ## 1. Everybody holds everything (14 min)
 #
-# In data parallel training every rank has its own images, and all else N times over: the parameters, their gradients,
-# and what the optimizer keeps. Lab 03 counted these bytes on one device. In mixed precision with Adam that is 2 bytes a
-# parameter, 2 for its gradient, and 12 for the optimizer: a master copy in 4 bytes and two means of 4 bytes each. 16
-# bytes a parameter, on every rank.
+# In data parallel training every rank has its own images, and all else N times over: the parameters, their
+# gradients, and what the optimizer keeps. Lab 03 counted these bytes on one device. In mixed precision with Adam
+# that is 2 bytes a parameter, 2 for its gradient, and 12 for the optimizer: a master copy in 4 bytes and two means
+# of 4 bytes each. 16 bytes a parameter, on every rank.
 #
-# ZeRO, the *zero redundancy optimizer*, shares these parts out. Who holds a *shard* holds the N-th part, and is the only
-# one who does.
+# ZeRO, the *zero redundancy optimizer*, shares these parts out. Who holds a *shard* holds the N-th part, and is the
+# only one who does.
 #
 # | | parameters | gradients | optimizer |
 # |---|---|---|---|
@@ -99,8 +101,8 @@ recall("09")
 # | stage 2 | whole | **shard** | **shard** |
 # | stage 3 | **shard** | **shard** | **shard** |
 #
-# Predict: 7.5 billion parameters, Adam, mixed precision, 64 ranks. How many times less does a rank hold in stage 1 than
-# with data parallel training?
+# Predict: any model, Adam, mixed precision, 1,024 ranks. How many times less does a rank hold in stage 2 than with
+# data parallel training?
 
 # %% tags=["predict"]
 predict("09.p1", None)
@@ -108,10 +110,11 @@ predict("09.p1", None)
 # %% [markdown]
 # ### Exercise 09.1 · `state_bytes`
 #
-# Return the bytes that one rank holds, as a dictionary with the keys `"parameters"`, `"gradients"` and `"optimizer"`. The
-# stages are those of the table; `optimizer` is `"sgd"`, `"momentum"` or `"adam"` and `precision` `"fp32"` or `"mixed"`, as
-# in lab 03, but the master copy of mixed precision counts here with the optimizer, as in the paper. Shards have equal
-# length on all ranks: where the number of parameters does not divide, the last one is padded.
+# Return the bytes that one rank holds, as a dictionary with the keys `"parameters"`, `"gradients"` and
+# `"optimizer"`. The stages are those of the table; `optimizer` is `"sgd"`, `"momentum"` or `"adam"` and `precision`
+# `"fp32"` or `"mixed"`, as in lab 03, but the master copy of mixed precision counts here with the optimizer, as in
+# the paper. Shards have equal length on all ranks: where the number of parameters does not divide, the last one is
+# padded.
 
 
 # %% tags=["exercise", "09.1"]
@@ -156,28 +159,30 @@ for ranks in (1, 4, 16, 64, 256, 1024):
     print(f"{ranks:6} {' '.join(sizes[0])}   {' '.join(sizes[1])}")
 
 # %%
-reveal("09.p1", gigabytes(7_500_000_000, 64, 0) / gigabytes(7_500_000_000, 64, 1))
+reveal("09.p1", gigabytes(7_500_000_000, 1024, 0) / gigabytes(7_500_000_000, 1024, 2))
 
 # %% [markdown]
-# Not 64 times. Stage 1 takes the 12 bytes away and leaves the 4 of parameters and gradients, so with ever more ranks it
-# saves four times and no more. Stage 2 comes to eight times. Only stage 3 has no such end.
+# Not 1,024 times. Stage 2 leaves the 2 bytes of the parameters whole, so with ever more ranks it comes to an eighth
+# of the 16 bytes, and to no less. Stage 1 leaves 4 bytes and comes to a quarter. Only stage 3 has no such end.
 
 # %%
 stage_table(
-    7_500_000_000, 64, V100.memory, "V100, 32 GB", state_bytes=my_state,
+    7_500_000_000, 64, V100.memory, "V100, 32 GiB", state_bytes=my_state,
     title=f"7.5 billion parameters, Adam, mixed, {whose('09.1')} state_bytes (predicted)",
 )  # fmt: skip
 
 # %% [markdown]
-# Other models, numbers of ranks, optimizers and GPUs, in the same figure. Which is the first stage in which a trillion
-# parameters fit, and on how many ranks?
+# Other models, numbers of ranks, optimizers and GPUs, in the same figure. Which is the first stage in which a
+# trillion parameters fit, and on how many ranks?
 
 # %% tags=["widget"]
 MODELS = {
     "7.5 billion": 7_500_000_000, "128 billion": 128_000_000_000, "1 trillion": 10**12, "1.5 billion": 1_500_000_000,
     "VGG-16": 138_357_544, "ResNet-50": 25_557_032,
 }  # fmt: skip
-GPUS = {f"{name}, {device(name).memory / 1e9:.0f} GB": device(name).memory for name in ("V100", "A100", "H100", "T4")}
+GPUS = {
+    f"{name}, {device(name).memory / 2**30:.0f} GiB": device(name).memory for name in ("V100", "A100", "H100", "T4")
+}
 stage_explorer(MODELS, GPUS, my_state, "(predicted)")
 
 # %% [markdown]
@@ -187,13 +192,13 @@ stage_explorer(MODELS, GPUS, my_state, "(predicted)")
 # %% [markdown]
 # ## 2. One flat tensor (11 min)
 #
-# How does one cut a model into N equal parts? Layers have all kinds of sizes. Lay all parameters end to end instead, as
-# one flat tensor, and cut that. A cut may go through the middle of a layer; nobody minds, since an optimizer such as Adam
-# treats each number by itself.
+# How does one cut a model into N equal parts? Layers have all kinds of sizes. Lay all parameters end to end instead,
+# as one flat tensor, and cut that. A cut may go through the middle of a layer; nobody minds, since an optimizer such
+# as Adam treats each number by itself.
 #
-# Two things about memory first. A parameter can be a *window* into a flat tensor: assigning to `.data` changes where its
-# numbers are, and nothing else. And a slice is such a window too; it keeps the whole tensor alive. Run this before you go
-# on.
+# Two things about memory first. A parameter can be a *window* into a flat tensor: assigning to `.data` changes where
+# its numbers are, and nothing else. And a slice is such a window too; it keeps the whole tensor alive. Run this
+# before you go on.
 
 # %% tags=["stable"]
 layer = nn.Linear(3, 2)
@@ -212,9 +217,9 @@ print("its clone", part.clone().untyped_storage().nbytes())
 # %% [markdown]
 # ### Exercise 09.2 · `shard_flat`
 #
-# Lay the tensors end to end, pad the flat tensor with zeros at its end until `size` divides it, and return the shard of
-# `rank`: a 1-D tensor of the same dtype, equally long on every rank, in memory of its own and without a history. Pad no
-# more than needed.
+# Lay the tensors end to end, pad the flat tensor with zeros at its end until `size` divides it, and return the shard
+# of `rank`: a 1-D tensor of the same dtype, equally long on every rank, in memory of its own and without a history.
+# Pad no more than needed.
 #
 # Why zeros? Padding gets a gradient of zero, adds nothing to a norm, and stays zero for ever.
 
@@ -240,8 +245,8 @@ check("09.2", shard_flat)
 
 # %% [markdown]
 # The other way would be to deal out whole tensors, the largest first, always to the rank that has least. PyTorch's
-# `ZeroRedundancyOptimizer` does that. The next cell compares the two for VGG-16 on 4 ranks; what counts is the largest
-# share, since all GPUs are equally large.
+# `ZeroRedundancyOptimizer` does that. The next cell compares the two for VGG-16 on 4 ranks; what counts is the
+# largest share, since all GPUs are equally large.
 
 # %%
 my_shard = mine("09.2")
@@ -260,10 +265,10 @@ print(f"flat, {whose('09.2')} shard_flat:", [f"{held / 1e6:.1f}" for held in fla
 # %% [markdown]
 # ## 3. Stage 1: a step on a shard (20 min)
 #
-# In lab 04 you made an all-reduce from two halves. After the *reduce-scatter* each rank has the mean of its own chunk;
-# the *all-gather* brings the chunks to everybody. Stage 1 puts the optimizer between the halves: reduce-scatter the
-# gradients, step the own chunk of the *parameters*, all-gather the new parameters. State is then needed for that chunk
-# alone.
+# In lab 04 you made an all-reduce from two halves. After the *reduce-scatter* each rank has the mean of its own
+# chunk; the *all-gather* brings the chunks to everybody. Stage 1 puts the optimizer between the halves:
+# reduce-scatter the gradients, step the own chunk of the *parameters*, all-gather the new parameters. State is then
+# needed for that chunk alone.
 #
 # Predict: 4 ranks train a network. How many times as many bytes does a rank send in a step of stage 1 as with data
 # parallel training, where gradients are all-reduced?
@@ -277,22 +282,22 @@ predict("09.p2", None)
 # *Clipping.* Long gradients are scaled down so that their norm is at most `max_norm`. The norm is that of the whole
 # gradient, of which a rank has a shard.
 #
-# *Overflow.* In fp16 a gradient may become infinite. Such a step must be left out, by all ranks or by none. But after a
-# reduce-scatter only *one* rank has the infinite number in its shard.
+# *Overflow.* In fp16 a gradient may become infinite. Such a step must be left out, by all ranks or by none. But
+# after a reduce-scatter only *one* rank has the infinite number in its shard.
 #
 # ### Exercise 09.3 · `zero1_step`
 #
-# Backward has run, and each of `parameters` has this rank's gradient in `.grad`. `shard` is this rank's shard of them, an
-# `nn.Parameter` cut as in 09.2; `optimizer.step()` steps it by its `.grad`.
+# Backward has run, and each of `parameters` has this rank's gradient in `.grad`. `shard` is this rank's shard of
+# them, an `nn.Parameter` cut as in 09.2; `optimizer.step()` steps it by its `.grad`.
 # - Give `shard` the mean of the ranks' gradients. If the norm of the *whole* mean is above `max_norm`, scale it by
 #   `max_norm / norm`.
 # - If any number of the whole mean is infinite or NaN, no rank steps.
 # - After the step all ranks have all new parameters, in `parameters`, and every `.grad` is None.
 # - Return whether the step was taken, True or False.
 #
-# Send no more than an all-reduce would, beside single numbers. `comm.reduce_scatter(flat, op="mean")` gives this rank's
-# chunk, `comm.all_gather(shard)` all chunks joined, and `comm.all_reduce` takes a tensor of one number as well. To write
-# into a parameter past autograd, use `p.data.copy_(...)`.
+# Send no more than an all-reduce would, beside single numbers. `comm.reduce_scatter(flat, op="mean")` gives this
+# rank's chunk, `comm.all_gather(shard)` all chunks joined, and `comm.all_reduce` takes a tensor of one number as
+# well. To write into a parameter past autograd, use `p.data.copy_(...)`.
 
 
 # %% tags=["exercise", "09.3"]
@@ -327,9 +332,9 @@ def zero1_step(comm, parameters, shard, optimizer, max_norm):
 check("09.3", zero1_step)
 
 # %% [markdown]
-# Now the network of this lab: two convolutions and two linear layers for the digits of lab 05, as a list of four parts.
-# Beside it Adam in a few lines, so that you see all that it keeps: two numbers for each parameter. (Any optimizer of
-# PyTorch would do that treats each number by itself.)
+# Now the network of this lab: two convolutions and two linear layers for the digits of lab 05, as a list of four
+# parts. Beside it Adam in a few lines, so that you see all that it keeps: two numbers for each parameter. (Any
+# optimizer of PyTorch would do that treats each number by itself.)
 
 # %%
 digits = data.load("mnist5k", "train")
@@ -416,25 +421,25 @@ print(f"bytes that rank 0 sends in a step: stage 1 {sharded[0][1]:,.0f}, data pa
 reveal("09.p2", sharded[0][1] / parallel[0][1])
 
 # %% [markdown]
-# The same bytes, to a few. An all-reduce *is* a reduce-scatter and an all-gather, 2(N-1)/N of the model; only what is
-# gathered has changed, parameters instead of gradients. So stage 1 costs nothing, and there is hardly a reason to train
-# without it. (Where Adam's numbers differ in the last digits, it is because sums are rounded in another order, and Adam
-# divides by small ones.)
+# The same bytes, to a few. An all-reduce *is* a reduce-scatter and an all-gather, 2(N-1)/N of the model; only what
+# is gathered has changed, parameters instead of gradients. So stage 1 costs nothing, and there is hardly a reason to
+# train without it. (Where Adam's numbers differ in the last digits, it is because sums are rounded in another order,
+# and Adam divides by small ones.)
 
 # %% [markdown]
 # ## 4. Stage 2: gradients that do not stay (5 min)
 #
-# In stage 1 all gradients are whole when backward ends. Yet as soon as a bucket of them has been averaged, a rank needs
-# its shard and no more. Lab 05's hooks know when a bucket is full. The reduction starts there, and the whole gradients go
-# right after it.
+# In stage 1 all gradients are whole when backward ends. Yet as soon as a bucket of them has been averaged, a rank
+# needs its shard and no more. Lab 05's hooks know when a bucket is full. The reduction starts there, and the whole
+# gradients go right after it.
 #
 # ### Exercise 09.4 · `zero2` (stretch)
 #
-# Run `loss.backward()`. As soon as all gradients of `buckets[i]`, a list of parameters, are there, average them over the
-# ranks so that this rank's shard arrives, add it to `shards[i].grad`, which may be None, and set the `.grad` of those
-# parameters to None. `shards[i]` is cut as in 09.2 from the tensors of `buckets[i]`. At no time may more than a few
-# buckets' gradients be whole. The function is called once for each part of a batch, and gradients of parts add up; leave
-# no hook behind.
+# Run `loss.backward()`. As soon as all gradients of `buckets[i]`, a list of parameters, are there, average them over
+# the ranks so that this rank's shard arrives, add it to `shards[i].grad`, which may be None, and set the `.grad` of
+# those parameters to None. `shards[i]` is cut as in 09.2 from the tensors of `buckets[i]`. At no time may more than
+# a few buckets' gradients be whole. The function is called once for each part of a batch, and gradients of parts add
+# up; leave no hook behind.
 
 
 # %% tags=["exercise", "09.4"]
@@ -472,8 +477,8 @@ def zero2(comm, loss, buckets, shards):
 check("09.4", zero2)
 
 # %% [markdown]
-# What it does to memory: eight equal layers, a bucket each, on 4 ranks. Each time when a gradient has arrived, the cell
-# adds up all gradients that are there, whole ones and shards.
+# What it does to memory: eight equal layers, a bucket each, on 4 ranks. Each time when a gradient has arrived, the
+# cell adds up all gradients that are there, whole ones and shards.
 
 # %% tags=["experiment"]
 my_zero2 = mine("09.4")
@@ -512,15 +517,15 @@ viz.curves(
 # What is left are the parameters. In stage 3 a rank holds a shard of every layer, and nothing else. Before a layer
 # computes, the ranks gather it; afterwards they let it go; in backward they gather it once more.
 #
-# Predict: reduce-scatter and all-gather of a whole model send 1 volume each, where a *volume* is (N-1)/N of the model's
-# bytes. Data parallel training sends 2 in a step. How many volumes does stage 3 send?
+# Predict: reduce-scatter and all-gather of a whole model send 1 volume each, where a *volume* is (N-1)/N of the
+# model's bytes. Data parallel training sends 2 in a step. How many volumes does stage 3 send?
 
 # %% tags=["predict"]
 predict("09.p3", None)
 
 # %% [markdown]
-# Two mechanisms first. `fill` makes a layer's parameters windows into a flat tensor, as in section 2, and `free` takes
-# their memory away: a single number, *expanded* to the parameter's shape, takes 4 bytes whatever its size.
+# Two mechanisms first. `fill` makes a layer's parameters windows into a flat tensor, as in section 2, and `free`
+# takes their memory away: a single number, *expanded* to the parameter's shape, takes 4 bytes whatever its size.
 
 
 # %% tags=["stable"]
@@ -547,12 +552,13 @@ fill(layer, torch.ones(5052))
 print("filled: one image of ones gives", layer(torch.ones(1, 100))[0, :2].tolist(), "...")
 
 # %% [markdown]
-# That would be all, if there were not autograd. When a layer computes, autograd saves what backward will need, the weights
-# among it, and whatever is saved stays in memory, freed or not. So forward has to go past autograd.
+# That would be all, if there were not autograd. When a layer computes, autograd saves what backward will need, the
+# weights among it, and whatever is saved stays in memory, freed or not. So forward has to go past autograd.
 #
-# Inside the `forward` of an `autograd.Function` nothing is recorded. Its `backward` can compute the same once more, this
-# time recorded, and ask for the gradients: activation checkpointing, as in lab 03. Here for a layer that stays where it
-# is. `torch.autograd.grad(y, inputs, dy)` gives the gradients of all inputs as a tuple, and touches no `.grad`.
+# Inside the `forward` of an `autograd.Function` nothing is recorded. Its `backward` can compute the same once more,
+# this time recorded, and ask for the gradients: activation checkpointing, as in lab 03. Here for a layer that stays
+# where it is. `torch.autograd.grad(y, inputs, dy)` gives the gradients of all inputs as a tuple, and touches no
+# `.grad`.
 
 
 # %% tags=["stable"]
@@ -580,10 +586,11 @@ print("x gets", x.grad[0, :3].tolist(), "...")
 # %% [markdown]
 # ### Exercise 09.5 · `zero3`
 #
-# Return `layer(x)`. The parameters of `layer` have been freed; `shard`, an `nn.Parameter`, is this rank's shard of them, cut
-# as in 09.2. Gather the layer, compute, free it; in backward gather it once more, and free it again. After backward,
-# `shard.grad` is the mean over the ranks of this rank's part of the layer's gradient, and `x` has the gradient that the
-# layer gives it. A layer may be any module. Between forward and backward nothing whole stays, in no variable.
+# Return `layer(x)`. The parameters of `layer` have been freed; `shard`, an `nn.Parameter`, is this rank's shard of
+# them, cut as in 09.2. Gather the layer, compute, free it; in backward gather it once more, and free it again. After
+# backward, `shard.grad` is the mean over the ranks of this rank's part of the layer's gradient, and `x` has the
+# gradient that the layer gives it. A layer may be any module. Between forward and backward nothing whole stays, in
+# no variable.
 #
 # `fill` and `free` are there for you to use. If `shard` is an input of your Function, autograd itself puts what your
 # `backward` returns for it into `shard.grad`.
@@ -635,8 +642,8 @@ check("09.5", zero3)
 
 # %% [markdown]
 # A step of your function as a timeline: six equal layers on two simulated ranks, joined by a slow link. A layer is
-# charged 0.3 ms forward and 0.6 ms backward (chosen so that gathering and computing take about equally long). Below it
-# the same step with the library's `ZeRO`, stage 3.
+# charged 0.3 ms forward and 0.6 ms backward (chosen so that gathering and computing take about equally long). Below
+# it the same step with the library's `ZeRO`, stage 3.
 
 # %% tags=["experiment"]
 my_zero3 = mine("09.5")
@@ -684,16 +691,17 @@ viz.timeline(
 )
 
 # %% [markdown]
-# Two differences. Above, each layer waits for its own gather. The library *prefetches*: while one layer computes, the next
-# one is on its way, in the thin rows, and reductions travel beside backward as in lab 05. And the library does not compute
-# forward twice: in place of a weight autograd saves the weight's *place* in the flat tensor
-# (`torch.autograd.graph.saved_tensors_hooks`), and when backward asks for the weight, it is looked up there, gathered anew.
+# Two differences. Above, each layer waits for its own gather. The library *prefetches*: while one layer computes,
+# the next one is on its way, in the thin rows, and reductions travel beside backward as in lab 05. And the library
+# does not compute forward twice: in place of a weight autograd saves the weight's *place* in the flat tensor
+# (`torch.autograd.graph.saved_tensors_hooks`), and when backward asks for the weight, it is looked up there,
+# gathered anew.
 
 # %% [markdown]
 # ## 6. Measured: bytes by stage (7 min)
 #
-# All three stages of yours, and data parallel training, on real processes: one step of the CNN with Adam in fp32. At the
-# end of backward, before the step, each rank adds up the memory behind its parameters, gradients and optimizer.
+# All three stages of yours, and data parallel training, on real processes: one step of the CNN with Adam in fp32. At
+# the end of backward, before the step, each rank adds up the memory behind its parameters, gradients and optimizer.
 
 
 # %% tags=["experiment"]
@@ -709,12 +717,10 @@ def one_step(comm, stage, images, labels):
     groups = [list(layer.parameters()) for layer in reversed(layers)] if stage > 1 else [parameters]
     shards = [nn.Parameter(my_shard(group, comm.rank, comm.size)) for group in groups] if stage else []
     optimizer = Adam(shards or parameters)
-    held = {"parameters": memory_of(parameters)}
     images, labels = images[comm.rank :: comm.size], labels[comm.rank :: comm.size]
     if stage == 3:
         for layer in layers:
             free(layer)
-        held["parameters"] = memory_of(shards)
         for layer, shard in zip(layers, reversed(shards), strict=True):
             images = my_zero3(comm, layer, shard, images)
         loss = F.cross_entropy(images, labels)
@@ -724,6 +730,7 @@ def one_step(comm, stage, images, labels):
         my_zero2(comm, loss, groups, shards)
     else:
         loss.backward()
+    held = {"parameters": memory_of([*parameters, *shards] if stage == 3 else parameters)}
     held["gradients"] = memory_of([t.grad for t in (*parameters, *shards) if t.grad is not None])
     held["optimizer"] = memory_of([t for state in optimizer.state.values() for t in state.values()])
     held["copy of the shard"] = memory_of(shards) if stage in (1, 2) else 0
@@ -764,12 +771,33 @@ for name in NAMES:
     print(f"{name:14} measured less formula, in bytes: {apart}")
 
 # %% [markdown]
-# To the byte, but for padding: with more ranks there are a few numbers for each layer, where layers are cut one by one. The
-# dotted part is yours alone. Your shard in stages 1 and 2 is a *copy* of a part of the parameters. In mixed precision it would be the master
-# copy in fp32, which is needed anyway and which the formula counts with the optimizer. The library's shard in fp32 is a
-# window into the flat tensor instead, and takes nothing.
+# To the byte, but for padding, where layers are cut one by one, and for the single number that each freed parameter
+# has left. The dotted part is yours alone. Your shard in stages 1 and 2 is a *copy* of a part of the parameters. In
+# mixed precision it would be the master copy in fp32, which is needed anyway and which the formula counts with the
+# optimizer. The library's shard in fp32 is a window into the flat tensor instead, and takes nothing.
 #
-# And the bytes that the four of them send in a whole step, from the simulated world, where every byte is counted.
+# The library in mixed precision, which is what the paper counts: parameters and gradients in 2 bytes, the
+# optimizer's part with a master copy of 4. `zero.bytes()` adds up what a rank holds; the formula is your function
+# once more.
+
+
+# %% tags=["experiment"]
+def in_two_bytes(comm, stage, images, labels):
+    sharded = ZeRO(nn.Sequential(*cnn()), Adam, comm, stage, precision="bf16")
+    F.cross_entropy(sharded(images), labels).backward()
+    return sharded.bytes()
+
+
+print(f"on one of 4 ranks, measured / {whose('09.1')} state_bytes")
+for stage in (1, 2, 3):
+    found = simulate(in_two_bytes, 4, stage, X[:8], Y[:8], timeout=60).values[0]
+    said = my_state(PARAMETERS, 4, stage, "adam", "mixed")
+    print(f"stage {stage}:", ", ".join(f"{part} {found[part]:,} / {said[part]:,}" for part in found))
+
+# %% [markdown]
+# 16 bytes a parameter on one rank, and on many what the table at the top says; the few bytes over are padding.
+#
+# Now the bytes that the four of them send in a whole step, from the simulated world, where every byte is counted.
 
 # %% tags=["experiment"]
 volume = 4 * PARAMETERS * 3 / 4
@@ -781,11 +809,11 @@ for name, nbytes in zip(NAMES, sent, strict=True):
 reveal("09.p3", round(sent[3] / volume, 2))
 
 # %% [markdown]
-# Three: gather for forward, gather for backward, reduce-scatter of the gradients. After the step nobody gathers, since the
-# next forward does. So stage 3 sends half as much again as data parallel training, and holds N times less.
+# Three: gather for forward, gather for backward, reduce-scatter of the gradients. After the step nobody gathers,
+# since the next forward does. So stage 3 sends half as much again as data parallel training, and holds N times less.
 #
-# Predict: the images of a rank stay the same. How many times less memory do the *activations* take in stage 3 on 4 ranks
-# than in stage 1?
+# Predict: the images of a rank stay the same. How many times less memory do the *activations* take in stage 3 on 4
+# ranks than in stage 1?
 
 # %% tags=["predict"]
 predict("09.p4", None)
@@ -821,17 +849,18 @@ for stage, (activations, parameters, _) in kept.items():
 reveal("09.p4", kept[1][0] / kept[3][0])
 
 # %% [markdown]
-# Not at all. Nobody else has these images, so there is nothing to share out. That is why an estimate from the formula alone
-# can be far too low: users have reported 20 GB in use where such an estimate said half a gigabyte (DeepSpeed issue 4527).
-# Against activations there are fewer images on a rank, and computing forward twice (lab 03), as your `zero3` does.
+# Not at all. Nobody else has these images, so there is nothing to share out. That is why an estimate from the
+# formula alone can be far too low: users have reported 20 GB in use where such an estimate said half a gigabyte
+# (DeepSpeed issue 4527). Against activations there are fewer images on a rank, and computing forward twice (lab 03),
+# as your `zero3` does.
 
 # %% [markdown]
 # ## 7. The real thing (4 min)
 #
-# PyTorch has both ends: `ZeroRedundancyOptimizer` is stage 1, and `fully_shard` of `torch.distributed.fsdp`, called FSDP2,
-# is stage 3. Its name for gather, compute, free is *fully sharded data parallel*. The next cell trains the same CNN, with a
-# wider linear layer, in five ways on real processes: milliseconds of a step, and what each rank holds of parameters and of
-# Adam's state.
+# PyTorch has both ends: `ZeroRedundancyOptimizer` is stage 1, and `fully_shard` of `torch.distributed.fsdp`, called
+# FSDP2, is stage 3. Its name for gather, compute, free is *fully sharded data parallel*. The next cell trains the
+# same CNN, with a wider linear layer, in five ways on real processes: milliseconds of a step, and what each rank
+# holds of parameters and of Adam's state. It takes some seconds.
 
 
 # %% tags=["experiment"]
@@ -902,9 +931,9 @@ for name in WAYS:
     print(f"{name:34} {1000 * seconds:6.1f} ms   {shares}")
 
 # %% [markdown]
-# Look at the first line. One linear layer has nearly all the parameters, and `ZeroRedundancyOptimizer` gives it to one
-# rank whole: the other one holds next to nothing, and nothing is saved where it counts. FSDP2 cuts every parameter along its
-# first dimension, and gathers layer by layer; whoever calls `fully_shard` says what a layer is.
+# Look at the first line. One linear layer has nearly all the parameters, and `ZeroRedundancyOptimizer` gives it to
+# one rank whole: the other one holds next to nothing, and nothing is saved where it counts. FSDP2 cuts every
+# parameter along its first dimension, and gathers layer by layer; whoever calls `fully_shard` says what a layer is.
 #
 # The milliseconds of one small network on one machine are not a ranking. `bench/zero.py` measures pairs in turn, with
 # intervals.
@@ -912,14 +941,15 @@ for name in WAYS:
 # %% [markdown]
 # ## 8. Saved by four, loaded by three (5 min)
 #
-# Where every rank holds a shard, every rank saves a shard. And then a GPU fails, and three ranks want to go on. A checkpoint
-# of shards belongs to a number of ranks, unless somebody cuts it anew: *resharding*.
+# Where every rank holds a shard, every rank saves a shard. And then a GPU fails, and three ranks want to go on. A
+# checkpoint of shards belongs to a number of ranks, unless somebody cuts it anew: *resharding*.
 #
 # ### Exercise 09.6 · `reshard` (stretch)
 #
-# The checkpoint holds `elements` numbers in the shards of `old_size` ranks, cut and padded as in 09.2. `read(source, start,
-# stop)` reads numbers `start` to `stop - 1` of old rank `source`'s shard. Return the shard, padded with zeros, that `rank`
-# has among `size` ranks. Read no number that you do not need: a model that needs sharding does not fit into one rank whole.
+# The checkpoint holds `elements` numbers in the shards of `old_size` ranks, cut and padded as in 09.2. With
+# `read(source, start, stop)` you get numbers `start` to `stop - 1` of old rank `source`'s shard. Return the shard,
+# padded with zeros, that `rank` has among `size` ranks. Read no number that you do not need: a model that needs
+# sharding does not fit into one rank whole.
 
 
 # %% tags=["exercise", "09.6"]
@@ -942,8 +972,9 @@ def reshard(read, elements, old_size, rank, size):
 check("09.6", reshard)
 
 # %% [markdown]
-# The CNN on 4 ranks for some steps, saved by your shards of the parameters *and* of Adam's two means; then loaded by 3 ranks,
-# which take as many steps again. Beside it one process that never stopped. (Batches of 60 images, which both 4 and 3 divide.)
+# The CNN on 4 ranks for some steps, saved by your shards of the parameters *and* of Adam's two means; then loaded by
+# 3 ranks, which take as many steps again. Beside it one process that never stopped. (Batches of 60 images, which
+# both 4 and 3 divide.)
 
 # %% tags=["experiment"]
 my_reshard = mine("09.6")
@@ -985,27 +1016,63 @@ print("4 ranks, then 3:", " ".join(f"{loss:.4f}" for loss in by_four[0][2] + by_
 print("one process:    ", " ".join(f"{loss:.4f}" for loss in undisturbed[2]))
 
 # %% [markdown]
-# The count of steps is a part of the state as well: Adam divides by it, and a run that forgets it begins anew with steps
-# that are too long.
+# The count of steps is a part of the state as well: Adam divides by it, and a run that forgets it begins anew with
+# steps that are too long.
+#
+# In files, the library does the same through `torch.distributed.checkpoint`. Each rank writes what it holds, by the
+# names of the parameters, so that neither the number of ranks nor the stage has to be the same when it is loaded. A
+# checkpoint that was not finished does not count; the last whole one does. Here two ranks in stage 3 save, and three
+# in stage 1 load.
+
+
+# %% tags=["experiment"]
+def save_or_load(comm, stage, folder, load):
+    sharded = ZeRO(nn.Sequential(*cnn()), partial(torch.optim.Adam, lr=1e-3), comm, stage)
+    if load:
+        found = load_checkpoint(folder, sharded)
+        if comm.rank == 0:
+            print(f"{comm.size} ranks have loaded step {found.step}")
+    else:
+        images, labels = batch_of(comm, 0)
+        F.cross_entropy(sharded(images), labels).backward()
+        sharded.step()
+        save_checkpoint(folder, sharded, step=1)
+    return nn.utils.parameters_to_vector(sharded.full_state_dict().values())
+
+
+if FAST:
+    print("left out in a quick pass")
+else:
+    with tempfile.TemporaryDirectory() as folder:
+        saved = simulate(save_or_load, 2, 3, folder, False, timeout=60).values[0]
+        loaded = simulate(save_or_load, 3, 1, folder, True, timeout=60).values[0]
+    print("what was saved and what was loaded are equal:", torch.equal(saved, loaded))
 
 # %% [markdown]
 # ## 9. On real hardware, and what you know now (4 min)
 #
 # With **NCCL** and GPUs all of this stays as it is, and prefetch begins to pay: gathers run on the GPU beside the
-# computation. Whether they hide depends on the batch: the bytes of a step stay the same, and more images compute longer.
-# On slow links between machines it is usual to shard inside a machine only, and to all-reduce between machines.
+# computation. Whether they hide depends on the batch: the bytes of a step stay the same, and more images compute
+# longer. On slow links between machines it is usual to shard inside a machine only, and to all-reduce between
+# machines.
 #
 # *Offload* takes the optimizer's part out of the GPU altogether: a rank's shard of it lies in the memory of the CPU,
-# gradients of the shard go there each step and new parameters come back. How long does that take for 7.5 billion parameters
-# on 64 ranks, with 2 bytes each way?
+# gradients of the shard go there each step and new parameters come back. How long does that take for 7.5 billion
+# parameters on 64 ranks, with 2 bytes each way? And what stays on the GPU? (DeepSpeed's estimate counts 18 bytes a
+# parameter, and four bytes for each parameter of the largest layer, which has to be whole at some time. It leaves
+# activations out.) The library offloads with `ZeRO(..., offload=True)`; without a GPU that changes nothing.
 
 # %%
 moved = 2 * 2 * 7.5e9 / 64
 print(f"{moved / 1e6:.0f} MB a step over PCIe 3: {1000 * moved / link('PCIe3').bandwidth:.0f} ms")
+for offload in ("nothing", "optimizer", "all"):
+    size = zero3_estimate(7_500_000_000, 100_000_000, 64, offload) / 1e9
+    print(f"offload of {offload:9} {size:5.2f} GB on a GPU (DeepSpeed's estimate, largest layer 100 million)")
 
 # %% [markdown]
-# This line trains with stage 3 on two ranks, with gloo here and with NCCL where there are two GPUs; `zero1` and `zero2` are
-# the other stages.
+# This line trains with stage 3 on two ranks, with gloo here and with NCCL where there are two GPUs; `zero1` and
+# `zero2` are the other stages, `--precision bf16` is mixed precision, and with `--checkpoint-dir` and `--resume`
+# another number of ranks goes on where these stopped.
 #
 # ```
 # torchrun --nproc-per-node=2 -m lockstep.train --strategy zero3
@@ -1017,7 +1084,8 @@ print(f"{moved / 1e6:.0f} MB a step over PCIe 3: {1000 * moved / link('PCIe3').b
 # - One flat, padded tensor makes equal shards, whatever the layers look like. Padding is zero and stays zero.
 # - Stages 1 and 2 send what data parallel training sends, 2 volumes. Stage 3 sends 3.
 # - Norms and overflows belong to the whole: ranks agree by one number before anybody steps.
-# - What autograd has saved is not freed. Stage 3 works because forward goes past autograd, or saves places instead of weights.
+# - What autograd has saved is not freed. Stage 3 works because forward goes past autograd, or saves places instead
+#   of weights.
 # - Activations stay as they are.
 #
 # Four questions. Choose, say how sure you are, and read why.
@@ -1035,8 +1103,8 @@ ask("09.q3")
 ask("09.q4")
 
 # %% [markdown]
-# And a riddle: a run of one of this lab's functions with a fault in it, or now and then a right one. Which fault is it?
-# Run the cell again for another.
+# And a riddle: a run of one of this lab's functions with a fault in it, or now and then a right one. Which fault is
+# it? Run the cell again for another.
 
 # %%
 diagnose("09")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.cost import zero_memory
+from lockstep.cost import zero3_estimate, zero_memory
 
 
 def gigabytes(parameters, ranks, stage):
@@ -27,6 +27,18 @@ def test_fp32_with_momentum():
     sizes = [sum(zero_memory(1000, 4, stage, "momentum", "fp32").values()) for stage in range(4)]
     assert sizes == [12_000, 9_000, 6_000, 3_000]
     assert zero_memory(10, 4, 3, "sgd", "fp32") == {"parameters": 12, "gradients": 12, "optimizer": 0}
+
+
+def test_deepspeeds_estimate():
+    """2,851 M parameters, largest layer 32 M, 8 GPUs: 6.09 GiB, 0.78 and 0.12 with offload (DeepSpeed's documentation)."""
+    sizes = [
+        zero3_estimate(2_851_000_000, 32_000_000, 8, offload) / 2**30 for offload in ("nothing", "optimizer", "all")
+    ]
+    assert [round(size, 2) for size in sizes] == [6.09, 0.78, 0.12]
+    with pytest.raises(ValueError, match="offload is 'disk'"):
+        zero3_estimate(10, 1, 2, "disk")
+    with pytest.raises(ValueError, match="largest_layer is 0"):
+        zero3_estimate(10, 0, 2)
 
 
 @pytest.mark.parametrize(

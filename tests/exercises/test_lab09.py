@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from lockstep.cost import zero_memory
 from lockstep.exercises import find
 from lockstep.exercises.lab09 import EXERCISES, QUESTIONS
-from lockstep.exercises.lab09.toys import Held, Momentum, fill
+from lockstep.exercises.lab09.toys import Held, Momentum, fill, free
 from lockstep.parallel import ZeRO
 from lockstep.world import simulate
 
@@ -178,6 +178,32 @@ def layer_that_frees_nothing(comm, layer, shard, x):
     return layer(x)
 
 
+def layer_that_keeps_copies(comm, layer, shard, x):
+    """Copies of the weights, which no collective has seen."""
+
+    class Layer(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, shard):
+            fill(layer, comm.all_gather(shard))
+            ctx.x, ctx.copies = x, [p.detach().clone() for p in layer.parameters()]
+            y = layer(x)
+            free(layer)
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            fill(layer, torch.cat([copy.flatten() for copy in ctx.copies]))
+            with torch.enable_grad():
+                x = ctx.x.detach().requires_grad_()
+                y = layer(x)
+            dx, *gradients = torch.autograd.grad(y, [x, *layer.parameters()], dy)
+            free(layer)
+            flat = torch.cat([g.flatten() for g in gradients])
+            return dx, comm.reduce_scatter(F.pad(flat, (0, len(shard) * comm.size - len(flat))), "mean")
+
+    return Layer.apply(x, shard)
+
+
 def reads_all_shards(read, elements, old_size, rank, size):
     n = -(-elements // old_size)
     flat = torch.cat([read(r, 0, n) for r in range(old_size)])[:elements]
@@ -192,6 +218,7 @@ def reads_all_shards(read, elements, old_size, rank, size):
         ("09.3", step_with_the_local_norm_of_torch, "norm of its own shard"),
         ("09.4", backward_first, "when backward is over"),
         ("09.5", layer_that_frees_nothing, "never heard of it"),
+        ("09.5", layer_that_keeps_copies, "until backward"),
         ("09.6", reads_all_shards, "whole checkpoint"),
     ],
 )

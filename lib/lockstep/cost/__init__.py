@@ -17,7 +17,7 @@ from lockstep.cost.memory import (
 from lockstep.cost.peak import StepMemory, measure_saved_bytes, measure_step, peak_memory, replay_step
 from lockstep.cost.profile import LayerProfile, Profile, profile
 from lockstep.cost.roofline import Cost, LayerCost, check_profile, seconds_of
-from lockstep.cost.sharded_state import zero_memory
+from lockstep.cost.sharded_state import zero3_estimate, zero_memory
 from lockstep.cost.traffic import (
     data_parallel_bytes,
     layer_split_bytes,
@@ -55,6 +55,7 @@ __all__ = [
     "step_time",
     "tensor_parallel_bytes",
     "training_memory",
+    "zero3_estimate",
     "zero_bytes",
     "zero_memory",
 ]

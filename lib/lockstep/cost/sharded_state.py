@@ -34,3 +34,19 @@ def zero_memory(
     each = {"parameters": width, "gradients": width, "optimizer": 4 * (STATE[optimizer] + mixed)}
     shard = -(-parameters // ranks)
     return {part: size * (shard if stage >= FROM_STAGE[part] else parameters) for part, size in each.items()}
+
+
+def zero3_estimate(parameters: int, largest_layer: int, ranks: int, offload: str = "nothing") -> int:
+    """DeepSpeed's own estimate of a GPU's bytes in stage 3: 4 * largest_layer + 18 * parameters / ranks.
+
+    The 18 bytes are 2 of a parameter and 16 of gradient and Adam. offload: "optimizer" keeps the 16 in the CPU's memory,
+    "all" the parameters as well. Activations are left out. Source: DeepSpeed's documentation, "Memory Requirements".
+    Raises ValueError for numbers below 1 and for another offload.
+    """
+    kept = {"nothing": 18, "optimizer": 2, "all": 0}
+    if offload not in kept:
+        raise ValueError(f"offload is {offload!r}; known are {', '.join(kept)}")
+    for name, value in (("parameters", parameters), ("largest_layer", largest_layer), ("ranks", ranks)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+    return 4 * largest_layer + kept[offload] * parameters // ranks

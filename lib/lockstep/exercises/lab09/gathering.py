@@ -131,6 +131,13 @@ def gathers_once_each_way(case: Case, seen: Observation, expected: Observation) 
             if mine > least:
                 said = f"The numbers are right, but rank {rank} sends {mine:,} bytes {name} where {least:,} are enough."
                 return Finding(said, f"{least:,} bytes", f"{mine:,} bytes", ("sent", which, mine))
+    got, want = (sum(sent[1] for sent in one.value[0]["sent"]) for one in (seen, expected))
+    if got < want:
+        said = (
+            f"The numbers are right, but in backward rank 0 sends {got:,} bytes; to gather each layer anew takes {want:,}. "
+            "So something whole has stayed since forward."
+        )
+        return Finding(said, f"{want:,} bytes", f"{got:,} bytes", ("too little", got))
     counts = [len(one.collectives[0]) for one in (seen, expected)]
     if counts[0] > counts[1]:
         said = f"The numbers are right, but there are {counts[0]} collectives where {counts[1]} are enough."

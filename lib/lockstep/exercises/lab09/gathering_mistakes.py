@@ -9,8 +9,9 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from lockstep.exercises.exercise import Mistake
+from lockstep.exercises.exercise import Case, Mistake
 from lockstep.exercises.lab09.toys import fill, free
+from lockstep.exercises.observe import Observation
 from lockstep.exercises.symptoms import matches, says
 
 
@@ -175,6 +176,14 @@ def does_not_gather_in_backward(comm, layer, shard, x):
     return Whole.apply(x, shard)
 
 
+def gathers_only_forward(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Backward sends less than a gather and a reduce-scatter of each layer."""
+    if seen.error is not None or case.ranks == 1:
+        return False
+    got, want = (sum(sent[1] for sent in one.value[0]["sent"]) for one in (seen, expected))
+    return got < want
+
+
 MISTAKES = (
     Mistake(
         "gradient summed",
@@ -204,6 +213,7 @@ MISTAKES = (
         keeps_the_whole,
         "You keep the gathered layer in `ctx` until backward. That saves the second all-gather, and costs the memory of the "
         "whole model between forward and backward, which is what stage 3 trades it for.",
+        symptom=gathers_only_forward,
     ),
     Mistake(
         "gathers twice in backward without need",

@@ -103,8 +103,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (1, [(2, 2)], 1, 1e3, "nothing to clip"),
         (2, [(3, 4), (4,)], 2, 1e3, "nothing to clip"),
         (2, [(3, 3), (2,)], 2, 0.7, "padded, clipped"),
-        (2, [(3, 3), (2,)], 3, 0.7, "an overflow in step 2"),
-        (4, wide, 2, 0.9, "clipped"),
+        (2, [(3, 3), (2,)], 2, 0.7, "an overflow in step 2"),
+        (4, wide, 1, 0.9, "clipped"),
     ):
         start = [numbers(rng, *shape) for shape in shapes]
         each = [([[numbers(rng, *shape) for shape in shapes] for _ in range(steps)],) for _ in range(ranks)]
