@@ -6,7 +6,7 @@ in its buckets, once a step. Which bytes go along which axis, in a step of m mic
 
 | axis     | what goes along it                                                                     |
 |----------|----------------------------------------------------------------------------------------|
-| data     | this rank's share of the parameters, as gradients: a ring all-reduce; 16 bytes beside  |
+| data     | gradients of this rank's parameters: an all-reduce; how many samples, the loss         |
 | pipeline | each micro-batch's activation and its gradient at each cut, by every rank of `tensor`  |
 | tensor   | each micro-batch's activations and gradients at the ends of each pair of layers        |
 """
