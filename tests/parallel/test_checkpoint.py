@@ -23,6 +23,8 @@ from lockstep.parallel import (
     save_checkpoint,
 )
 from lockstep.parallel.checkpoint import all_checkpoints, latest_checkpoint
+from lockstep.parallel.checkpoint.held import Piece
+from lockstep.parallel.checkpoint.storage import write_pieces
 from lockstep.parallel.checkpoint.together import on_every_rank
 from lockstep.world import launch
 from lockstep.world import simulate as simulate_quickly
@@ -251,6 +253,19 @@ def test_what_fails_on_one_rank_fails_on_all():
             return str(error)
 
     assert simulate(program, 3).values == ["rank 1: OSError: No space left on device"] * 3
+
+
+def test_machines_without_a_common_folder_are_told_so(tmp_path):
+    """Each would have its own files in a folder of the same name, and none the whole."""
+
+    def program(comm):
+        try:
+            write_pieces(comm, tmp_path / f"machine{comm.rank}", [Piece("row", torch.ones(2), 2 * comm.rank, 4)])
+        except CheckpointError as error:
+            return str(error)
+
+    said = simulate(program, 2).values
+    assert "rank 0: __1_0.distcp, which another rank wrote to" in said[0] and said[1] == said[0]
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

@@ -63,8 +63,8 @@ def write_pieces(comm: Communicator | None, folder: Path, pieces: Sequence[Piece
         missing = next((name for name in files if not (folder / name).is_file()), None)
         if missing:
             raise CheckpointError(
-                f"rank 0 does not see {missing}, which another rank wrote to {folder}: all ranks need one folder that "
-                f"they share."
+                f"{missing}, which another rank wrote to {folder}, is not there for this one: all ranks need one folder "
+                f"that they share."
             )
         writer.finish(metadata, [written for written, _ in results])
         return files | checksums(folder, [".metadata"])
