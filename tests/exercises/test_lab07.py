@@ -1,9 +1,11 @@
 """Lab 07: every right order passes, and what students get wrong is named."""
 
 import pytest
-from proof import verdict_on
+from newcomer_07 import FOUND, NONSENSE, RIGHT, of_the_library
+from proof import SEEDS, behaviour, verdict_on
 
 from lockstep.exercises import find
+from lockstep.exercises.judge import judged
 from lockstep.exercises.lab07 import EXERCISES, QUESTIONS, rounds
 from lockstep.parallel import pipeline
 from lockstep.parallel.pipeline import Action, Schedule
@@ -156,3 +158,47 @@ def test_a_micro_batch_need_not_have_the_cut_of_tensor_split():
             (loss(model(x), y) * len(x) / len(inputs)).backward()
 
     assert verdict("07.8", micro_batch_gradients)[0] == "passed"
+
+
+@pytest.mark.parametrize("exercise_id, fn, name", FOUND, ids=[f"{id}-{fn.__name__}" for id, fn, _ in FOUND])
+def test_what_a_newcomer_wrote_gets_its_cause(exercise_id, fn, name):
+    outcome = verdict_on(find(exercise_id), fn)
+    assert outcome.status == "wrong" and outcome.mistake == name, outcome.text
+
+
+@pytest.mark.parametrize("exercise_id, fn", RIGHT, ids=[f"{id}-{fn.__name__}" for id, fn in RIGHT])
+def test_what_a_newcomer_wrote_and_is_right_passes(exercise_id, fn):
+    for seed in SEEDS:
+        assert verdict_on(find(exercise_id), fn, seed).passed
+
+
+def test_the_library_may_not_count():
+    assert verdict_on(find("07.4"), of_the_library).status == "forbidden"
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda one: one.id)
+def test_whatever_is_returned_gets_a_verdict(exercise):
+    # Symptoms read the lists of what was no list, and the check itself failed.
+    for value in NONSENSE:
+        assert verdict_on(exercise, lambda *args, value=value: value).status == "wrong"
+
+
+ALIKE = {
+    # without vertical sync there is no difference
+    "07.6": {"always in sync", "sync the wrong way round"},
+}
+
+
+@pytest.mark.parametrize("exercise_id", ["07.2", "07.4", "07.6", "07.8"])
+def test_mistakes_that_fail_at_the_same_case_are_told_apart_there(exercise_id):
+    # Causes go by the first case that fails. It was so small that many mistakes gave the same number.
+    exercise = find(exercise_id)
+    cases, expected = exercise.draw(), behaviour(exercise, exercise.reference, 0)
+    first = {}
+    for mistake in exercise.mistakes:
+        runs = zip(cases, behaviour(exercise, mistake.function, 0), expected, strict=True)
+        at, finding = next((at, f) for at, run in enumerate(runs) if (f := judged(exercise.judge, *run)))
+        first.setdefault(at, {})[mistake.name] = finding
+    for found in first.values():
+        pairs = {frozenset((a, b)) for a in found for b in found if a != b and found[a].like(found[b])}
+        assert pairs <= {frozenset(ALIKE.get(exercise_id, ()))}
