@@ -94,6 +94,7 @@ class WeirdTrick(nn.Module):
         ]
         self.turns = SCHEMES[scheme]
         self.comm, self.sharing = mesh.comm, mesh[axis]
+        self._sharers = mesh.shape.group(mesh.comm.rank, axis)
         replicas = mesh[tuple(name for name in mesh.shape.axes if name != axis)]
         self._replicas = replicas.size
         self.convolutions = DistributedDataParallel(convolutions, mesh.comm)
@@ -128,12 +129,13 @@ class WeirdTrick(nn.Module):
             with self._averaging_linear(last=t + 1 == len(turns)):
                 value = loss(self.linear(whole, turn), expected[t])
                 (value * weight(own[t])).backward()
-            total += value.item() * own[t] if own[t] else 0.0
+            if own[t]:
+                total = total + value.detach() * own[t]
             back.append(self._start_scatter(whole.grad, turn))
         gradient = torch.cat([handle.wait() for handle in back]).view_as(features)
         if features.requires_grad:
             features.backward(gradient * self.sharing.size)
-        return total / max(len(images), 1)
+        return float(total) / max(len(images), 1)
 
     def whole_state_dict(self) -> dict[str, Tensor]:
         """Collective: the state of the model as it would be on one rank, under its own names."""
@@ -150,11 +152,11 @@ class WeirdTrick(nn.Module):
 
         Gradients are averaged over `_replicas` groups in the end, so the weights of all ranks add up to as many.
         """
-        mine = torch.tensor([own], device=self.comm.device)
-        total = int(self.comm.all_gather(mine).sum())
+        images = self.comm.all_gather(torch.tensor([own], device=self.comm.device)).tolist()
+        total = sum(images)
         if not total:
             raise ValueError("no rank has an image: give at least one of them some.")
-        return self.sharing.all_gather(mine).tolist(), lambda n: self._replicas * n / total
+        return [images[rank] for rank in self._sharers], lambda n: self._replicas * n / total
 
     def _start_gather(self, part: Tensor, turn: Sequence[int]) -> Handle:
         return self.sharing.all_gather(part.contiguous(), turn, async_op=True)

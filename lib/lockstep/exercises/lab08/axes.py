@@ -18,7 +18,7 @@ from lockstep.exercises.judge import Finding
 from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
-from lockstep.exercises.symptoms import is_deadlock
+from lockstep.exercises.symptoms import is_deadlock, says
 
 
 def mesh(comm, axes):
@@ -125,6 +125,13 @@ def blocks_of_neighbours(comm, axes):
     }
 
 
+def tuple_as_color(comm, axes):
+    mine = _coordinates(comm.rank, axes)
+    return mine, {
+        name: comm.split(tuple(at for other, at in mine.items() if other != name), mine[name]) for name in axes
+    }
+
+
 def backwards(comm, axes):
     mine, groups = mesh_by_what_is_fixed(comm, axes)
     return mine, {name: group.split(0, -group.rank) for name, group in groups.items()}
@@ -201,13 +208,6 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield on_ranks(math.prod(axes.values()), axes, name=" x ".join(f"{name}={size}" for name, size in axes.items()))
 
 
-def _error(*words: str) -> Any:
-    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        return seen.error is not None and any(word in seen.error.message for word in words)
-
-    return symptom
-
-
 OBSERVE, JUDGE = Simulate(ask_the_groups), right_mesh
 
 MESH = Exercise(
@@ -227,6 +227,7 @@ MESH = Exercise(
     cases=cases,
     observe=OBSERVE,
     judge=JUDGE,
+    forbidden=("lockstep.comm.Mesh",),
     hints=(
         (
             "A clock does the same with seconds: how do you get hours, minutes and seconds out of 5,000 s? Which of the three "
@@ -287,6 +288,13 @@ MESH = Exercise(
                 "each tensor group as often as it has ranks. All other coordinates belong into the color.",
             ),
             Mistake(
+                "a tuple as color",
+                tuple_as_color,
+                "The idea is right: all other coordinates together say which group. But a color is one whole number. Make one "
+                "of them, another for each set of coordinates, as a rank is made of its coordinates.",
+                symptom=says("split: color is", "must be an integer"),
+            ),
+            Mistake(
                 "neighbours for every axis",
                 blocks_of_neighbours,
                 "You group consecutive ranks, which is right for the last axis only. Along the others the members are as far "
@@ -302,13 +310,13 @@ MESH = Exercise(
                 "returns the coordinates alone",
                 coordinates_alone,
                 "Two things are asked: the coordinates, and the groups along each axis.",
-                symptom=_error("return two things"),
+                symptom=says("return two things"),
             ),
             Mistake(
                 "lists of members",
                 members_instead,
                 "A list says who is in the group. To talk to them a rank needs a communicator, which `comm.split` gives.",
-                symptom=_error("is what `comm.split` returns"),
+                symptom=says("is what `comm.split` returns"),
             ),
         ),
     ),
