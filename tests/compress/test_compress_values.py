@@ -118,6 +118,21 @@ def test_the_sparse_ones_send_the_values_they_should():
     assert torch.equal(first, sent(RandomK(0.1), g)), "equal seeds draw equal places"
 
 
+def test_the_largest_of_a_large_tensor_are_found_whatever_a_sample_of_it_says():
+    # Every 24th value is sampled: here it says what is true, nothing, or the contrary.
+    torch.manual_seed(7)
+    normal, n = torch.randn(100_000), 100_000
+    hidden, shown, few = (normal.abs() + 10).where(torch.arange(n) % 24 != 0, 0.5), torch.zeros(n), torch.zeros(n)
+    shown[::24], few[500] = normal[::24], -3.0
+    for g in (normal, normal.sort().values, hidden, shown, few, torch.zeros(n), torch.ones(n)):
+        for fraction in (0.001, 0.01, 0.125):
+            got = sent(TopK(fraction), g)
+            kept = got[got != 0].abs()
+            want = g.abs().topk(round(fraction * n)).values
+            assert torch.equal(kept.sort(descending=True).values, want[want > 0])
+            assert ((got == 0) | (got == g)).all()
+
+
 def test_a_matrix_of_rank_r_comes_back_whole_from_power_iteration():
     torch.manual_seed(2)
     g = (torch.randn(20, 2, dtype=torch.float64) @ torch.randn(2, 30, dtype=torch.float64)).view(20, 6, 5)
