@@ -60,7 +60,7 @@ MISTAKES = (
         "half an all-reduce",
         "You count an all-reduce as one trip round the ring. It is two: a reduce-scatter, then an all-gather, each of "
         "(p - 1)/p of the tensor.",
-        half_an_all_reduce, "data", "pair",
+        half_an_all_reduce, "data", *MOVING,
     ),
     _mistake(
         "leaves out what a rank keeps",

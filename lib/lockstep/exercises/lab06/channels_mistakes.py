@@ -72,13 +72,13 @@ def stumbles_over_unequal_shares(case: Case, seen: Observation, expected: Observ
     return seen.error is not None and "all_gather" in seen.error.message and len(set(case.args[3])) > 1
 
 
-def sizes_do_not_fit(even: bool) -> Symptom:
-    """A gather is told other sizes than there are rows, where the shares are `even` or not."""
+def sizes_do_not_fit(alone: bool) -> Symptom:
+    """A gather is told other sizes than there are rows: on the only rank, or first where the shares are not even."""
 
     def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
         unfit = seen.error is not None and "sizes[" in seen.error.message and "rows" in seen.error.message
         shares = case.args[3]
-        return unfit and (shares == even_shares(sum(shares), case.ranks)) is even
+        return unfit and (case.ranks == 1 if alone else shares != even_shares(sum(shares), case.ranks))
 
     return symptom
 
@@ -180,14 +180,14 @@ MISTAKES = (
         "works the shares out itself",
         works_the_shares_out,
         "You work the shares out from their sum. `channels` says what each rank has, and [1, 3] is as possible as [2, 2].",
-        symptom=sizes_do_not_fit(even=False),
+        symptom=sizes_do_not_fit(alone=False),
     ),
     Mistake(
         "gives sizes of channels to images",
         gives_sizes_of_channels_to_images,
         "`comm.all_gather` joins along dimension 0, which is the images, and `channels` are the sizes of dimension 1. Make the "
         "channels dimension 0 before the gather, and put them back after it.",
-        symptom=sizes_do_not_fit(even=True),
+        symptom=sizes_do_not_fit(alone=True),
     ),
     Mistake(
         "joins images",

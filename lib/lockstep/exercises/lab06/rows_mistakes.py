@@ -16,6 +16,7 @@ from lockstep.exercises.lab06.rows_wrong import (
     adds_the_bias_on_rank_0_alone,
     averages_backward,
     by_way_of,
+    counts_its_own_terms_twice,
     divides_backward,
     forgets_to_transpose,
     gathers_inputs_and_weights,
@@ -173,6 +174,11 @@ MISTAKES = (
         gives_the_sum_to_rank_0_alone,
         "One rank has the whole sum, and the others have not. All go on with it: an all-reduce gives it to everybody.",
         symptom=one_rank_has_the_sum,
+    ),
+    Mistake(
+        "counts its own terms twice",
+        counts_its_own_terms_twice,
+        "Each rank adds its own terms to a sum that holds them already.",
     ),
     Mistake(
         "adds up the bias' gradient",

@@ -162,7 +162,7 @@ MISTAKES = (
     ),
     Mistake(
         "never calls backward",
-        wrong.never_calls_backward,
+        stages.never_calls_backward,
         "No parameter has a gradient, on any rank. The last rank has to call `backward()` on the loss; the others follow "
         "with what comes back.",
         symptom=shows.nobody_learns,

@@ -240,13 +240,3 @@ def runs_backward_twice(comm, layers, cuts, x, loss):
         return value
 
     return run(comm, way(comm, layers, cuts)[2], x, twice)
-
-
-def never_calls_backward(comm, layers, cuts, x, loss):
-    first, last, stage = way(comm, layers, cuts)
-    if not first:
-        comm.recv(x, comm.rank - 1)
-    y = stage(x)
-    if last:
-        return loss(y)
-    comm.send(y, comm.rank + 1)
