@@ -8,7 +8,7 @@ gathered once more, and let go when its gradients have left. While one unit comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,31 +18,6 @@ from torch import Tensor, nn
 
 from lockstep.comm import Handle
 from lockstep.parallel.sharded import Unit
-
-
-def modules_by_unit(
-    model: nn.Module, trained: Sequence[nn.Parameter], unit_bytes: int, dtypes: Mapping[int, torch.dtype]
-) -> list[list[nn.Parameter]]:
-    """The parameters of each unit: those of some modules that follow one another, last first, of one dtype and device.
-
-    A unit is closed before the module that comes when it holds `unit_bytes`. dtypes: of each parameter, by id.
-    Units are in the order in which their last gradient is ready. ValueError for less than 1 byte.
-    """
-    if not isinstance(unit_bytes, int) or isinstance(unit_bytes, bool) or unit_bytes < 1:
-        raise ValueError(f"unit_bytes is {unit_bytes!r}: it is a whole number of bytes, at least 1.")
-    left = {id(parameter): parameter for parameter in trained}
-    ready: dict[int, int] = {}
-    closed: list[list[nn.Parameter]] = []
-    filling: dict[tuple, list[nn.Parameter]] = {}
-    for module in reversed(list(model.modules())):
-        own = [left.pop(id(p)) for p in reversed(list(module.parameters(recurse=False))) if id(p) in left]
-        for kind in {(dtypes[id(p)], p.device) for p in own} & set(filling):
-            if sum(p.numel() for p in filling[kind]) * kind[0].itemsize >= unit_bytes:
-                closed.append(filling.pop(kind))
-        for parameter in own:
-            ready[id(parameter)] = len(ready)
-            filling.setdefault((dtypes[id(parameter)], parameter.device), []).append(parameter)
-    return sorted([*closed, *filling.values()], key=lambda unit: ready[id(unit[-1])])
 
 
 @dataclass(frozen=True)

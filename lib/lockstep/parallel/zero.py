@@ -17,7 +17,7 @@ Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -27,13 +27,13 @@ from torch import Tensor, nn
 from lockstep.comm import Communicator, Handle
 from lockstep.parallel.agreement import check_same_model, copy_from_rank_0
 from lockstep.parallel.backward import at_end_of_backward, running_backward
-from lockstep.parallel.buckets import FIRST_BYTES, make_buckets
-from lockstep.parallel.gathering import Gathering, modules_by_unit
+from lockstep.parallel.gathering import Gathering
 from lockstep.parallel.precision import lower, wide, working_dtypes
 from lockstep.parallel.report import StepReport, norms_to_average
 from lockstep.parallel.sharded import Unit
 from lockstep.parallel.stepping import MakeOptimizer, Stepper
 from lockstep.parallel.uneven import at_the_entrance, uneven_batches
+from lockstep.parallel.units import share_out
 
 
 class ZeRO(nn.Module):
@@ -82,7 +82,7 @@ class ZeRO(nn.Module):
         copy_from_rank_0(comm, [*model.parameters(), *model.buffers()])
         self.module, self.comm, self.stage, self.precision = model, comm, stage, precision
         self.units = [
-            Unit(i, unit, comm) for i, unit in enumerate(_share_out(model, trained, stage, unit_bytes, dtypes))
+            Unit(i, unit, comm) for i, unit in enumerate(share_out(model, trained, stage, unit_bytes, dtypes))
         ]
         self._stepper = Stepper(self.units, make_optimizer, comm, dtypes, precision == "fp16", offload)
         self.optimizer, self.loss_scale = self._stepper.optimizer, self._stepper.loss_scale
@@ -245,13 +245,3 @@ class ZeRO(nn.Module):
             unit.waiting = set(range(len(unit.parameters)))
         if self._gathering:
             self._gathering.release_all()
-
-
-def _share_out(
-    model: nn.Module, trained: list[nn.Parameter], stage: int, unit_bytes: int, dtypes: Mapping[int, torch.dtype]
-) -> list[list[nn.Parameter]]:
-    """The parameters of each unit."""
-    if stage == 3:
-        return modules_by_unit(model, trained, unit_bytes, dtypes)
-    as_they_travel = [torch.empty_like(p, dtype=dtypes[id(p)], device="meta") for p in trained]
-    return [[trained[i] for i in unit] for unit in make_buckets(as_they_travel, unit_bytes, FIRST_BYTES)]
