@@ -34,7 +34,7 @@ SEED = 0
 # a training step sends, for a made-up network of 48 pairs of linear layers, and where. By the end you will have written
 # the groups on the left and the bytes on the right.
 
-# %%
+# %% tags=["stable"]
 import math
 import time
 from itertools import permutations
@@ -501,6 +501,9 @@ def step_alone(run):
     return Trace.of(run.trace.ranks, spans, messages, run.trace.world)
 
 
+IMAGES_EACH = 4 if FAST else 16
+
+
 def counted_run(*arguments):
     if FAST:  # the same messages, without processes
         return simulate(one_step, RANKS, *arguments)
@@ -518,12 +521,12 @@ WAYS = {
 TWO_BY_TWO = Cluster(device("A100"), 2, link("NVLink3"), link("HDR"))  # for counting: ranks 0, 1 | 2, 3
 sent, first = {}, None
 for words, (way, *more) in WAYS.items():
-    run = counted_run(way, 16, *more)
+    run = counted_run(way, IMAGES_EACH, *more)
     sent[words] = measured_by_link(step_alone(run).messages, TWO_BY_TWO)
     first = run.values[0] if first is None else first
     apart = max((one - first).abs().max().item() for one in run.values) / first.abs().max().item()
     print(f"{words:40} {sum(sent[words].values()):11,} bytes, gradient of the first convolution differs by {apart:.0e}")
-link_bytes(sent, f"AlexNet-shaped network, {RANKS} ranks with 16 images each, {MINE} ({run.trace.world})")
+link_bytes(sent, f"AlexNet-shaped network, {RANKS} ranks with {IMAGES_EACH} images each, {MINE} ({run.trace.world})")
 
 # %% [markdown]
 # The trick sends a fraction of the bytes, for the same gradients. (The last way sends little inside the nodes; between
@@ -544,7 +547,7 @@ P = sum(p.numel() for p in model.features.parameters())
 whole = sum(p.numel() for p in model.parameters())
 foreseen = {
     "data parallel": RANKS * 2 * (RANKS - 1) / RANKS * 4 * whole,
-    "WeirdTrick over all ranks": RANKS * weird_trick_bytes(P, (256, 1024, 1024, 12), 16 * RANKS, RANKS),
+    "WeirdTrick over all ranks": RANKS * weird_trick_bytes(P, (256, 1024, 1024, 12), IMAGES_EACH * RANKS, RANKS),
 }
 for words, size in foreseen.items():
     measured = sum(sent[words].values())
