@@ -165,9 +165,10 @@ reveal("07.p1", alone / together)
 # %% [markdown]
 # ## 2. The bubble (6 min)
 #
-# The white is called the *bubble*. In GPipe rank 0 works for m(F + B) and waits while a gradient is on its way from
-# the end of the pipeline: (p - 1)(F + B). So the makespan is (m + p - 1)(F + B), and the idle share is
-# (p - 1)/(m + p - 1). For any other list of actions there may be no formula, but there is a program.
+# The white is called the *bubble*. Call the stages p and the micro-batches m. In GPipe rank 0 works for m(F + B) and
+# waits while a gradient is on its way from the end of the pipeline: (p - 1)(F + B). So the makespan is
+# (m + p - 1)(F + B), and the idle share is (p - 1)/(m + p - 1). For any other list of actions there may be no formula,
+# but there is a program.
 #
 # ### Exercise 07.2 · `bubble` (stretch)
 #
@@ -517,7 +518,8 @@ def interleaved(stages, micro_batches, chunks):
 check("07.5", interleaved)
 
 # %% [markdown]
-# Eight ranks, simulated, with equal models: a chunk of two costs half a stage and holds half of what a stage holds.
+# Eight ranks, simulated, and the same model for both: where a rank has two chunks, each costs half of what a stage
+# costs, and holds half of what it holds.
 
 # %%
 my_rounds = mine("07.5")
@@ -549,7 +551,9 @@ for share in (0, 0.1, 0.3, 1.0):
     print(f"{share:16} {ends[0]:8.1f} {ends[1]:12.1f}")
 
 # %% [markdown]
-# Try for yourself: which schedule is shortest, and which holds least? Zero-bubble is that of section 7.
+# Try for yourself: which schedule is shortest, and which holds least? The model is the same whatever you choose. Looped
+# BFS is GPipe with several chunks a rank; zero-bubble is that of section 7. The last two have two chunks a rank, placed
+# there and back like a V, so that rank 0 has the first and the last; DualPipeV does a forward and a backward at once.
 
 # %%
 MAKERS = {
@@ -563,7 +567,8 @@ MAKERS = {
     "zero-bubble, V (ZB-V)": pipeline.zbv,
     "DualPipeV": pipeline.dualpipev,
 }
-viz.gantt(MAKERS["interleaved, 4 chunks"](4, 8), "Interleaved, four chunks a rank, the library's")
+four = {"interleaved, four chunks a rank, the library's": MAKERS["interleaved, 4 chunks"](4, 8)}
+viz.gantt(four, "Eight micro-batches go round four ranks")
 
 # %% tags=["widget"]
 viz.pipeline_explorer(MAKERS, stages=4, micro_batches=8)
@@ -671,7 +676,7 @@ for (p, rate), run in runs.items():
     means = [sum(losses[at : at + 8]) / 8 for at in range(0, len(losses), 8)]
     line = "one rank: fresh" if p == 1 else "PipeDream on four ranks: stale"
     by_eight.setdefault(f"loss at learning rate {rate}", {})[line] = means
-viz.curves(by_eight, "Staleness in the loss (simulated)", along="eight updates")
+viz.curves(by_eight, "Staleness in the loss (simulated)", along="updates, in eights")
 
 # %% [markdown]
 # At the high rate the stale run falls behind and jumps: by the time a gradient arrives on rank 0, three more steps have
@@ -740,7 +745,7 @@ least, theirs, yours = 3 * 8 + 4 - 1, second.simulate().makespan, own.simulate()
 print(f"score: {(theirs - yours) / (theirs - least):.0%} of what can be won over 1F1B")
 
 # %%
-viz.gantt({"1F1B, the library's": table["1F1B"], f"design, {whose('07.7')}": own}, "Your own beside 1F1B")
+viz.gantt({"1F1B, the library's": table["1F1B"], f"design, {whose('07.7')}": own}, f"1F1B, and {whose('07.7')} design")
 
 # %% [markdown]
 # ## 8. The same gradients, and the real thing (3 min)
@@ -846,11 +851,12 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## 9. On real hardware, and what you know now (2 min)
 #
-# On GPUs the messages go through NCCL, from one GPU's memory to the other's. NCCL has no tags and serialises opposite
-# messages between two ranks, so a pipeline either fuses them, as you did, or gives every message one place in an order
-# that all ranks share. `Pipeline` does the latter on its own wherever ranks have GPUs (`ordered=True` asks for it).
-# Stages lie on GPUs that are neighbours, and between nodes if it must be: an activation of one micro-batch is small
-# beside a model's gradients. This is a whole program; `model.py` has your stages and batches:
+# On GPUs the messages go through NCCL, from one GPU's memory to the other's. NCCL does not tell messages apart by a
+# number, as gloo does, and carries out what two ranks send each other one after the other. So a pipeline either fuses
+# opposite messages, as `walk` did, or gives every message one place in an order that all ranks share. `Pipeline` does
+# the latter on its own wherever ranks have GPUs (`ordered=True` asks for it). Stages lie on GPUs that are neighbours,
+# and between nodes if it must be: an activation of one micro-batch is small beside a model's gradients. This is a whole
+# program; `model.py` has your stages and batches:
 #
 # ```
 # import torch
