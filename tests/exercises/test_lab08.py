@@ -162,6 +162,17 @@ def test_what_a_newcomer_writes_gets_its_cause(exercise_id, fn, words):
     assert any(word in outcome.cause for word in words.split("|")), outcome.text
 
 
+def mesh_of_the_library(comm, axes):
+    folded = Mesh(comm, axes)
+    return folded.coordinates, {name: folded[name] for name in axes}
+
+
+def test_the_librarys_mesh_is_no_answer():
+    # It passed where a function had no source to look at: calling a class is no call that a profiler sees.
+    outcome = verdict_on(find("08.1"), mesh_of_the_library)
+    assert not outcome.passed and "Mesh" in outcome.text
+
+
 def test_two_levels_agree_with_the_library():
     def program(comm):
         levels = Mesh(comm, {"node": 2, "gpu": 3})

@@ -227,7 +227,7 @@ MESH = Exercise(
     cases=cases,
     observe=OBSERVE,
     judge=JUDGE,
-    forbidden=("lockstep.comm.Mesh",),
+    forbidden=("lockstep.comm.Mesh", "lockstep.comm.mesh.Mesh.__init__"),
     hints=(
         (
             "A clock does the same with seconds: how do you get hours, minutes and seconds out of 5,000 s? Which of the three "
