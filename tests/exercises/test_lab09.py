@@ -148,6 +148,10 @@ def pads_to_the_next_power(tensors, rank, size):
     return torch.cat([flat, torch.zeros(extra)]).chunk(size)[rank].clone()
 
 
+def a_row_for_each_rank(tensors, rank, size):
+    return torch.cat([t.detach().flatten() for t in tensors]).view(size, -1)[rank].clone()
+
+
 def step_with_the_local_norm_of_torch(comm, parameters, shard, optimizer, max_norm):
     flat = torch.cat([p.grad.view(-1) for p in parameters])
     flat = torch.cat([flat, torch.zeros(len(shard) * comm.size - len(flat))])
@@ -204,6 +208,14 @@ def layer_that_keeps_copies(comm, layer, shard, x):
     return Layer.apply(x, shard)
 
 
+def reads_the_shards_that_overlap(read, elements, old_size, rank, size):
+    old, new = -(-elements // old_size), -(-elements // size)
+    first, last = rank * new // old, min(old_size - 1, (rank * new + new - 1) // old)
+    joined = torch.cat([read(r, 0, old) for r in range(first, last + 1)]) if first < old_size else torch.zeros(0)
+    own = joined[rank * new - first * old :][: max(0, min(new, elements - rank * new))]
+    return F.pad(own, (0, new - len(own)))
+
+
 def reads_all_shards(read, elements, old_size, rank, size):
     n = -(-elements // old_size)
     flat = torch.cat([read(r, 0, n) for r in range(old_size)])[:elements]
@@ -215,11 +227,13 @@ def reads_all_shards(read, elements, old_size, rank, size):
     [
         ("09.1", floors_and_forgets_the_master, "master copy"),
         ("09.2", pads_to_the_next_power, "size - 0"),
+        ("09.2", a_row_for_each_rank, "unequal lengths"),
         ("09.3", step_with_the_local_norm_of_torch, "norm of its own shard"),
         ("09.4", backward_first, "when backward is over"),
         ("09.5", layer_that_frees_nothing, "never heard of it"),
         ("09.5", layer_that_keeps_copies, "until backward"),
         ("09.6", reads_all_shards, "whole checkpoint"),
+        ("09.6", reads_the_shards_that_overlap, "old shards whole"),
     ],
 )
 def test_what_a_newcomer_writes_gets_its_cause(exercise_id, fn, words):

@@ -210,6 +210,14 @@ def padding_is_not_zero(case: Case, seen: Observation, expected: Observation) ->
     return torch.equal(got[:n], want[:n]) and bool((got[n:] != 0).any())
 
 
+def without_padding(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A `view` refuses, or the shards are all numbers and nothing else, in unequal lengths."""
+    if seen.error is not None:
+        return "invalid for input of size" in seen.error.message
+    sizes = [len(own) if isinstance(own, Tensor) and own.dim() else 0 for own, *_ in seen.value]
+    return sum(sizes) == sum(tensor.numel() for tensor in case.args[0]) and len(set(sizes)) > 1
+
+
 OBSERVE = Call(on_each_rank)
 
 SHARD_FLAT = Exercise(
@@ -266,6 +274,7 @@ SHARD_FLAT = Exercise(
                 no_padding,
                 "Your shards have unequal lengths. A reduce-scatter and an all-gather want equal ones; pad until the length "
                 "divides.",
+                symptom=without_padding,
             ),
             Mistake(
                 "floor for ceil",

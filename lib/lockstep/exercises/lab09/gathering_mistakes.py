@@ -5,14 +5,16 @@ Floor 4, room `exercises`; the exercise is in `gathering.py`.
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.exercise import Case, Mistake, Symptom
 from lockstep.exercises.lab09.toys import fill, free
 from lockstep.exercises.observe import Observation
-from lockstep.exercises.symptoms import matches, says
+from lockstep.exercises.symptoms import says
 
 
 def done(
@@ -184,6 +186,16 @@ def gathers_only_forward(case: Case, seen: Observation, expected: Observation) -
     return got < want
 
 
+def gradient_is(longer: bool) -> Symptom:
+    """What `backward` returns for the shard is longer, or shorter, than the shard."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        said = re.search(r"got \[(\d+)\] but expected .*\[(\d+)\]", seen.error.message) if seen.error else None
+        return said is not None and (int(said[1]) > int(said[2])) == longer
+
+    return symptom
+
+
 MISTAKES = (
     Mistake(
         "gradient summed",
@@ -268,13 +280,13 @@ MISTAKES = (
         gives_the_whole_gradient,
         "`backward` returns the gradient of the whole layer for `shard`. An input's gradient has the input's shape: this "
         "rank's part of it, padded like the shard.",
-        symptom=says("invalid gradient"),
+        symptom=gradient_is(longer=True),
     ),
     Mistake(
         "shard boundary splits wrongly",
         forgets_the_padding,
         "The layer's gradient is shorter than all shards together, so your reduce-scatter cuts it elsewhere than 09.2 does. "
         "Pad it with zeros to `shard.numel() * comm.size`.",
-        symptom=matches("invalid gradient|size"),
+        symptom=gradient_is(longer=False),
     ),
 )

@@ -144,11 +144,21 @@ def at_the_first_gradient(comm, loss, buckets, shards):
         one.remove()
 
 
+def backward_alone(comm, loss, buckets, shards):
+    loss.backward()
+
+
 def missing_gradient(case: Case, seen: Observation, expected: Observation) -> bool:
     return seen.error is not None and "NoneType" in seen.error.message
 
 
 MISTAKES = (
+    Mistake(
+        "backward alone",
+        backward_alone,
+        "Backward has run, and the shards have no gradient: nothing has been averaged. In a hook, when a bucket is full, "
+        "reduce it and put what arrives into `shards[i].grad`.",
+    ),
     Mistake(
         "gradient summed",
         adds_up,

@@ -69,6 +69,11 @@ def reads_everything(read, elements, old_size, rank, size):
     return F.pad(whole, (0, new * size - elements)).split(new)[rank].clone()
 
 
+def reads_whole_shards(read, elements, old_size, rank, size):
+    old = -(-elements // old_size)
+    return reshard(lambda source, start, stop: read(source, 0, old)[start:stop], elements, old_size, rank, size)
+
+
 def old_padding_stays(read, elements, old_size, rank, size):
     whole = everything(read, elements, old_size)
     return F.pad(whole, (0, -len(whole) % size)).chunk(size)[rank].clone()
@@ -184,6 +189,22 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(name, (numbers, old_size, size))
 
 
+def reads_too_much(case: Case, seen: Observation, expected: Observation) -> bool:
+    """More than is needed, and not on every rank everything."""
+    if right_shards(case, seen, expected) is None or seen.error is not None:
+        return False
+    numbers, old_size, _ = case.args
+    everything = len(numbers) + old_padding(case)
+    return (
+        min(seen.value["read"]) < everything
+        and seen.value["read"] != expected.value["read"]
+        and all(
+            isinstance(mine, Tensor) and torch.equal(mine, right)
+            for mine, right in zip(seen.value["shards"], expected.value["shards"], strict=True)
+        )
+    )
+
+
 OBSERVE = Call(on_each_new_rank)
 
 RESHARD = Exercise(
@@ -233,6 +254,13 @@ RESHARD = Exercise(
                 reads_everything,
                 "Every rank reads the whole checkpoint to keep a part of it. With a model that needs sharding, the whole does "
                 "not fit into one rank's memory: read what you keep.",
+            ),
+            Mistake(
+                "reads whole shards",
+                reads_whole_shards,
+                "You read old shards whole and keep a part of each. `read` takes a start and a stop, so that nothing else has "
+                "to come.",
+                symptom=reads_too_much,
             ),
             Mistake(
                 "no new padding",

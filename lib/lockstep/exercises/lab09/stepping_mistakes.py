@@ -67,6 +67,10 @@ def clips_before_the_mean(comm, parameters, shard, optimizer, max_norm):
     return take(comm, parameters, shard, optimizer, 1e30)
 
 
+def norm_of_the_sum(comm, parameters, shard, optimizer, max_norm):
+    return take(comm, parameters, shard, optimizer, max_norm, norm=lambda c, s: c.size * agreed_norm(c, s))
+
+
 def adds_up_norms(comm, parameters, shard, optimizer, max_norm):
     return take(comm, parameters, shard, optimizer, max_norm, norm=lambda c, s: c.all_reduce(s.grad.norm()))
 
@@ -232,6 +236,12 @@ MISTAKES = (
         "different directions cancel, and the mean may need no clipping at all.",
     ),
     Mistake(
+        "norm of the sum",
+        norm_of_the_sum,
+        "The norm by which you clip is that of the ranks' *sum*: as many times too long as there are ranks. Divide first, then "
+        "take the norm of the mean.",
+    ),
+    Mistake(
         "adds up norms",
         adds_up_norms,
         "You add up the shards' norms. Squares add up, norms do not: sum the squares over the ranks, then take the root.",
@@ -300,8 +310,8 @@ MISTAKES = (
     Mistake(
         "new parameters stay at home",
         gathers_nothing,
-        "Each rank has stepped its own shard, and `parameters` do not know of it: gather the shards, and copy every piece to "
-        "its parameter.",
+        "Each rank has stepped its own shard, and `parameters` do not know of it: after the step, gather the shards, and copy "
+        "every piece to its parameter.",
     ),
     Mistake(
         "gradients not freed",
