@@ -1,6 +1,6 @@
-"""Exercise 07.3: what students get wrong, with the sentences that they get.
+"""Exercise 07.3: the sentences that students get for what is in `one_and_one_wrong.py`, and how it is recognised.
 
-Floor 4, room `exercises`; the exercise is in `one_and_one.py`, what goes wrong in any schedule in `shapes.py`.
+Floor 4, room `exercises`; the exercise is in `one_and_one.py`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.lab07 import one_and_one_wrong as wrong
 from lockstep.exercises.lab07.judging import ONE_F_ONE_B, breaks
 from lockstep.exercises.lab07.rows import listed, stage_a_rank
 from lockstep.exercises.lab07.shapes import (
@@ -20,131 +21,6 @@ from lockstep.exercises.lab07.shapes import (
 )
 from lockstep.exercises.observe import Observation
 from lockstep.exercises.symptoms import says
-from lockstep.parallel.pipeline import Action
-
-
-def with_warm_up(warm_up):
-    """The mistakes: 1F1B with `warm_up(rank, stages)` forwards first."""
-
-    def rows(stages, micro_batches):
-        made = []
-        for r in range(stages):
-            first = max(0, min(micro_batches, warm_up(r, stages)))
-            row = [Action("F", r, i) for i in range(first)]
-            for i in range(micro_batches):
-                row += [Action("F", r, first + i)] if first + i < micro_batches else []
-                row.append(Action("B", r, i))
-            made.append(row)
-        return made
-
-    return rows
-
-
-def warm_up_one_short(stages, micro_batches):
-    return with_warm_up(lambda r, p: p - 2 - r)(stages, micro_batches)
-
-
-def warm_up_one_long(stages, micro_batches):
-    return with_warm_up(lambda r, p: p - r)(stages, micro_batches)
-
-
-def equal_warm_up(stages, micro_batches):
-    return with_warm_up(lambda r, p: p - 1)(stages, micro_batches)
-
-
-def warm_up_the_wrong_way(stages, micro_batches):
-    return with_warm_up(lambda r, p: r)(stages, micro_batches)
-
-
-def no_warm_up(stages, micro_batches):
-    return with_warm_up(lambda r, p: 0)(stages, micro_batches)
-
-
-def backward_first(stages, micro_batches):
-    rows = []
-    for r in range(stages):
-        warm_up = min(micro_batches, stages - 1 - r)
-        row = [Action("F", r, i) for i in range(warm_up)]
-        for i in range(micro_batches):
-            row.append(Action("B", r, i))
-            if warm_up + i < micro_batches:
-                row.append(Action("F", r, warm_up + i))
-        rows.append(row)
-    return rows
-
-
-def no_cool_down(stages, micro_batches):
-    rows = []
-    for r in range(stages):
-        warm_up = min(micro_batches, stages - 1 - r)
-        row = [Action("F", r, i) for i in range(warm_up)]
-        for i in range(micro_batches - warm_up):
-            row += [Action("F", r, warm_up + i), Action("B", r, i)]
-        rows.append(row)
-    return rows
-
-
-def the_newest_back_first(stages, micro_batches):
-    rows = []
-    for r in range(stages):
-        warm_up, held = min(micro_batches, stages - 1 - r), []
-        row = []
-        for i in range(micro_batches):
-            row.append(Action("F", r, i))
-            held.append(i)
-            if i >= warm_up:
-                row.append(Action("B", r, held.pop()))
-        rows.append(row + [Action("B", r, i) for i in reversed(held)])
-    return rows
-
-
-def both_of_one_micro_batch(stages, micro_batches):
-    rows = []
-    for r in range(stages):
-        warm_up = min(micro_batches, stages - 1 - r)
-        row = [Action("F", r, i) for i in range(warm_up)]
-        for i in range(warm_up, micro_batches):
-            row += [Action("F", r, i), Action("B", r, i)]
-        rows.append(row + [Action("B", r, i) for i in range(warm_up)])
-    return rows
-
-
-def warm_up_beyond_m(stages, micro_batches):
-    rows = []
-    for r in range(stages):
-        warm_up = stages - 1 - r
-        row = [Action("F", r, i) for i in range(warm_up)]
-        for i in range(micro_batches):
-            row += [Action("F", r, warm_up + i)] if warm_up + i < micro_batches else []
-            row.append(Action("B", r, i))
-        rows.append(row)
-    return rows
-
-
-def all_forward_first(stages, micro_batches):
-    return [[Action(kind, r, i) for kind in "FB" for i in range(micro_batches)] for r in range(stages)]
-
-
-def only_the_last_rank_goes_back(stages, micro_batches):
-    return [*all_forward_first(stages, micro_batches)[:-1], no_warm_up(stages, micro_batches)[-1]]
-
-
-def in_blocks(stages, micro_batches):
-    """As many forwards as there is room for, then as many backwards."""
-    rows = []
-    for r in range(stages):
-        size = stages - r
-        blocks = [range(first, min(first + size, micro_batches)) for first in range(0, micro_batches, size)]
-        rows.append([Action(kind, r, i) for block in blocks for kind in "FB" for i in block])
-    return rows
-
-
-def warm_up_of_four(stages, micro_batches):
-    return with_warm_up(lambda r, p: 3 - r)(stages, micro_batches)
-
-
-def warm_up_of_three_at_most(stages, micro_batches):
-    return with_warm_up(lambda r, p: min(p - 1 - r, 3))(stages, micro_batches)
 
 
 def goes_beyond_m(case: Case, seen: Observation, expected: Observation) -> bool:
@@ -172,97 +48,97 @@ def forwards_in_a_row_again(case: Case, seen: Observation, expected: Observation
 MISTAKES = (
     Mistake(
         "warm-up one short",
-        warm_up_one_short,
+        wrong.warm_up_one_short,
         "The warm-up is one forward too short. While the first gradient is on its way, every stage after this one "
         "needs a micro-batch to work on: p - 1 - r forwards before rank r's first pair of F and B.",
     ),
     Mistake(
         "warm-up one long",
-        warm_up_one_long,
+        wrong.warm_up_one_long,
         "It is no faster with one forward more, but a micro-batch more is in flight on every rank. Rank r begins with "
         "p - 1 - r forwards; the next F belongs to the first pair.",
     ),
     Mistake(
         "the same warm-up on every rank",
-        equal_warm_up,
+        wrong.equal_warm_up,
         "Every rank begins with as many forwards as rank 0. The nearer a rank is to the end, the sooner its first "
         "gradient comes: the last rank has it at once.",
     ),
     Mistake(
         "warm-up grows with the rank",
-        warm_up_the_wrong_way,
+        wrong.warm_up_the_wrong_way,
         "Your warm-up is short on the first rank and long on the last. Rank 0 waits longest for its first gradient, "
         "so it needs the most forwards before: as many as there are stages after it.",
     ),
     Mistake(
         "no warm-up",
-        no_warm_up,
+        wrong.no_warm_up,
         "Every rank starts with F0 B0, as only the last one can: rank 0 waits for the whole round trip of every "
         "micro-batch. Ranks further ahead need more forwards first.",
     ),
     Mistake(
         "backward first in a pair",
-        backward_first,
+        wrong.backward_first,
         "After the warm-up comes a forward, then a backward. The other way round the last rank, whose warm-up is "
         "empty, would go back with what it has not done forward.",
     ),
     Mistake(
         "no cool-down",
-        no_cool_down,
+        wrong.no_cool_down,
         "The last backwards are missing: there are as many pairs as forwards are left after the warm-up, and then "
         "still warm-up backwards to do.",
         symptom=lacks_backwards,
     ),
     Mistake(
         "the newest goes back first",
-        the_newest_back_first,
+        wrong.the_newest_back_first,
         "Backward takes the newest micro-batch. The first gradient that comes from the next rank is that of the "
         "oldest: first in, first out.",
         symptom=both(breaks(ONE_F_ONE_B, "makespan"), back_in_another_order),
     ),
     Mistake(
         "both of one micro-batch in a pair",
-        both_of_one_micro_batch,
+        wrong.both_of_one_micro_batch,
         "In a pair you take F and B of the same micro-batch, and what the warm-up began comes last. It came first, so "
         "its gradient comes first: F is ahead of B by the warm-up.",
     ),
     Mistake(
         "warm-up longer than there are micro-batches",
-        warm_up_beyond_m,
+        wrong.warm_up_beyond_m,
         "With fewer micro-batches than stages your warm-up asks for micro-batches that there are not.",
         symptom=goes_beyond_m,
     ),
     Mistake(
         "this is GPipe",
-        all_forward_first,
+        wrong.all_forward_first,
         "This is GPipe: all micro-batches are in flight at once. In 1F1B a rank goes back as soon as it can, so that "
         "no more than p - r are, also when there are few.",
         symptom=both(breaks(ONE_F_ONE_B, "in flight"), forwards_first),
     ),
     Mistake(
         "the last rank alone",
-        only_the_last_rank_goes_back,
+        wrong.only_the_last_rank_goes_back,
         "The last rank goes back at once, but the others do all forwards first. They, too, get gradients before that, and "
         "can let go of what they hold.",
         symptom=both(breaks(ONE_F_ONE_B, "in flight"), only_the_last_goes_back_early),
     ),
     Mistake(
         "in blocks",
-        in_blocks,
+        wrong.in_blocks,
         "You take some forwards, then as many backwards, then forwards again. At the end of each block the pipeline has run "
         "empty: after the warm-up one F and one B take turns.",
         symptom=both(breaks(ONE_F_ONE_B, "in flight", "makespan"), forwards_in_a_row_again),
     ),
     Mistake(
         "a warm-up that is too long",
-        warm_up_of_four,
+        wrong.warm_up_of_four,
         "The warm-up is too long, on some rank at least. It is p - 1 - r forwards on rank r of p, for any p: as many as there "
         "are stages after this one.",
         symptom=both(breaks(ONE_F_ONE_B, "in flight"), in_the_right_orders),
     ),
     Mistake(
         "a warm-up that is too short",
-        warm_up_of_three_at_most,
+        wrong.warm_up_of_three_at_most,
         "The warm-up is too short, on some rank at least. It is p - 1 - r forwards on rank r of p, for any p, and less only "
         "where there are fewer micro-batches.",
         symptom=both(breaks(ONE_F_ONE_B, "faults", "makespan"), in_the_right_orders),

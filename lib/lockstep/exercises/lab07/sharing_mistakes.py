@@ -1,121 +1,13 @@
-"""Exercise 07.8: what students get wrong, with the sentences that they get.
+"""Exercise 07.8: the sentences that students get for what is in `sharing_wrong.py`, and how it is recognised.
 
 Floor 4, room `exercises`; the exercise is in `sharing.py`.
 """
 
 from __future__ import annotations
 
-import torch
-from torch.nn import functional as F
-
 from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.lab07 import sharing_wrong as wrong
 from lockstep.exercises.observe import Observation
-
-
-def shared(model, loss, inputs, targets, micro_batches, weight=lambda x, inputs: len(x) / len(inputs)):
-    """What most of the mistakes share: the right way, with the weight of a micro-batch."""
-    for x, y in zip(inputs.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True):
-        (weight(x, inputs) * loss(model(x), y)).backward()
-
-
-def unscaled(model, loss, inputs, targets, micro_batches):
-    for x, y in zip(inputs.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True):
-        loss(model(x), y).backward()
-
-
-def divides_by_the_count(model, loss, inputs, targets, micro_batches):
-    for x, y in zip(inputs.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True):
-        (loss(model(x), y) / micro_batches).backward()
-
-
-def times_the_size(model, loss, inputs, targets, micro_batches):
-    for x, y in zip(inputs.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True):
-        (loss(model(x), y) * len(x)).backward()
-
-
-def divides_by_the_size(model, loss, inputs, targets, micro_batches):
-    for x, y in zip(inputs.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True):
-        (loss(model(x), y) / len(x)).backward()
-
-
-def clears_in_between(model, loss, inputs, targets, micro_batches):
-    for x, y in zip(inputs.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True):
-        model.zero_grad()
-        (len(x) / len(inputs) * loss(model(x), y)).backward()
-
-
-def clears_first(model, loss, inputs, targets, micro_batches):
-    model.zero_grad()
-    shared(model, loss, inputs, targets, micro_batches)
-
-
-def all_at_once(model, loss, inputs, targets, micro_batches):
-    loss(model(inputs), targets).backward()
-
-
-def one_backward_at_the_end(model, loss, inputs, targets, micro_batches):
-    total = 0
-    for x, y in zip(inputs.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True):
-        total = total + len(x) / len(inputs) * loss(model(x), y)
-    total.backward()
-
-
-def drops_the_rest(model, loss, inputs, targets, micro_batches):
-    size = len(inputs) // micro_batches
-    for k in range(micro_batches):
-        part = slice(k * size, (k + 1) * size)
-        (loss(model(inputs[part]), targets[part]) / micro_batches).backward()
-
-
-def sizes_of_chunks(model, loss, inputs, targets, micro_batches):
-    for x, y in zip(inputs.split(micro_batches), targets.split(micro_batches), strict=True):
-        (len(x) / len(inputs) * loss(model(x), y)).backward()
-
-
-def no_backward(model, loss, inputs, targets, micro_batches):
-    return loss(model(inputs.tensor_split(micro_batches)[0]), targets.tensor_split(micro_batches)[0])
-
-
-def scales_all_at_the_end(model, loss, inputs, targets, micro_batches):
-    unscaled(model, loss, inputs, targets, micro_batches)
-    for p in model.parameters():
-        p.grad /= micro_batches
-
-
-def the_first_ones_share(model, loss, inputs, targets, micro_batches):
-    first = -(-len(inputs) // micro_batches)
-    shared(model, loss, inputs, targets, micro_batches, lambda x, inputs: first / len(inputs))
-
-
-def another_loss(model, loss, inputs, targets, micro_batches):
-    shared(model, F.cross_entropy, inputs, targets, micro_batches)
-
-
-def one_sample_at_a_time(model, loss, inputs, targets, micro_batches):
-    shared(model, loss, inputs, targets, len(inputs))
-
-
-def two_parts(model, loss, inputs, targets, micro_batches):
-    shared(model, loss, inputs, targets, 2)
-
-
-def the_rest_in_the_last_part(model, loss, inputs, targets, micro_batches):
-    size = len(inputs) // micro_batches
-    for k in range(micro_batches):
-        part = slice(k * size, None if k == micro_batches - 1 else (k + 1) * size)
-        (len(inputs[part]) / len(inputs) * loss(model(inputs[part]), targets[part])).backward()
-
-
-def makes_a_step(model, loss, inputs, targets, micro_batches):
-    shared(model, loss, inputs, targets, micro_batches)
-    with torch.no_grad():
-        for p in model.parameters():
-            p -= 0.1 * p.grad
-
-
-def in_evaluation_mode(model, loss, inputs, targets, micro_batches):
-    model.eval()
-    shared(model, loss, inputs, targets, micro_batches)
 
 
 def forwards(seen: Observation) -> list[int]:
@@ -152,112 +44,112 @@ def largest_comes_last(case: Case, seen: Observation, expected: Observation) -> 
 MISTAKES = (
     Mistake(
         "un-scaled micro-batch loss",
-        unscaled,
+        wrong.unscaled,
         "Each micro-batch's loss is a mean over its own samples, and `backward` adds up: the gradient is about m "
         "times too large. Scale each loss by its share of the batch.",
     ),
     Mistake(
         "divides by the number of micro-batches",
-        divides_by_the_count,
+        wrong.divides_by_the_count,
         "Every micro-batch counts alike. When they are not of the same size, samples of a small one count more: "
         "the share is its samples out of all.",
     ),
     Mistake(
         "times the size",
-        times_the_size,
+        wrong.times_the_size,
         "The mean times the size is the sum over samples. It has to be divided by the samples of the whole batch.",
     ),
     Mistake(
         "divides by the micro-batch's size",
-        divides_by_the_size,
+        wrong.divides_by_the_size,
         "The loss is a mean over the micro-batch already, and you divide by its size again.",
     ),
     Mistake(
         "clears the gradients in between",
-        clears_in_between,
+        wrong.clears_in_between,
         "`zero_grad` between the micro-batches throws away what the earlier ones have added.",
     ),
     Mistake(
         "clears the gradients first",
-        clears_first,
+        wrong.clears_first,
         "What was in `grad` before is lost: you clear it at the start, or put your own in its place at the end. It is to be "
         "added to, as `backward` does: whoever calls this clears it when it is time.",
     ),
     Mistake(
         "the whole batch at once",
-        all_at_once,
+        wrong.all_at_once,
         "The gradient is right, but the whole batch goes through the model at once: no stage could start before "
         "the one before it has done everything.",
     ),
     Mistake(
         "one backward at the end",
-        one_backward_at_the_end,
+        wrong.one_backward_at_the_end,
         "The gradient is right, but all micro-batches are held until backward comes at the end: that saves no memory. Call "
         "`backward` for each before the next goes forward.",
     ),
     Mistake(
         "drops the rest",
-        drops_the_rest,
+        wrong.drops_the_rest,
         "The samples that are left over after dividing are never seen. `tensor_split` makes the first parts "
         "longer by one.",
         symptom=leaves_samples_out,
     ),
     Mistake(
         "micro-batches of m samples",
-        sizes_of_chunks,
+        wrong.sizes_of_chunks,
         "`split(m)` makes parts of m samples; m parts are what is asked for, which is `tensor_split(m)`.",
     ),
     Mistake(
         "no backward",
-        no_backward,
+        wrong.no_backward,
         "Nothing arrives in the parameters' `grad`. `backward()` of each micro-batch's loss adds to it; what your function "
         "returns is not looked at.",
         symptom=nothing_arrives,
     ),
     Mistake(
         "scales what is there at the end",
-        scales_all_at_the_end,
+        wrong.scales_all_at_the_end,
         "You scale all of `grad` at the end, and with it what was there before. Scale each loss, before its `backward`.",
     ),
     Mistake(
         "the first one's share for all",
-        the_first_ones_share,
+        wrong.the_first_ones_share,
         "You give every micro-batch the share of the first. Where they are not of the same size, each has its own: its "
         "samples out of all.",
     ),
     Mistake(
         "a loss of its own",
-        another_loss,
+        wrong.another_loss,
         "You do not use `loss`, but one that you know. It is an argument: any mean over samples.",
     ),
     Mistake(
         "one sample at a time",
-        one_sample_at_a_time,
+        wrong.one_sample_at_a_time,
         "There are more forwards than micro-batches: `micro_batches` says how many parts there are, and each goes through the "
         "model once.",
         symptom=too_many_forwards,
     ),
     Mistake(
         "always two parts",
-        two_parts,
+        wrong.two_parts,
         "`micro_batches` says how many parts there are, and so how many samples go through at once.",
         symptom=too_few_forwards,
     ),
     Mistake(
         "the rest in the last part",
-        the_rest_in_the_last_part,
+        wrong.the_rest_in_the_last_part,
         "What is left over after dividing goes into your last part, which becomes too large. `tensor_split` gives one sample "
         "more to each of the first parts.",
         symptom=largest_comes_last,
     ),
     Mistake(
         "makes a step",
-        makes_a_step,
+        wrong.makes_a_step,
         "You change the weights. Only the gradients are asked for: the step of the optimizer is for whoever calls this.",
     ),
     Mistake(
         "evaluation mode",
-        in_evaluation_mode,
+        wrong.in_evaluation_mode,
         "`model.eval()` changes what dropout and batch norm do, here and for whoever trains on. Leave the mode as it is.",
     ),
 )
