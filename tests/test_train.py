@@ -13,7 +13,17 @@ from torch import nn
 
 from lockstep.data import shard
 from lockstep.nn import LeNet
-from lockstep.train import STRATEGIES, averaged_by, hybrid, parameter_server, pipeline, train, trainer, wrapped_by
+from lockstep.train import (
+    STRATEGIES,
+    averaged_by,
+    compressed,
+    hybrid,
+    parameter_server,
+    pipeline,
+    train,
+    trainer,
+    wrapped_by,
+)
 from lockstep.train.command import main
 from lockstep.train.step import Apart
 from lockstep.train.trainer import evaluate
@@ -162,6 +172,20 @@ def test_sharded_training_goes_as_in_one_process(strategy):
     for result in simulate(train, 2, strategy=strategy, fast=True, seed=4).values:
         assert result.losses == pytest.approx(alone.losses, rel=1e-4)
         assert result.accuracy == pytest.approx(alone.accuracy, abs=0.01)
+
+
+def test_compressed_gradients_are_fewer_bytes_and_replicas_stay_equal(monkeypatch):
+    monkeypatch.setattr(trainer, "FAST_IMAGES", 128)
+    dense, sparse = (
+        simulate(train, 2, strategy=strategy, fast=True, seed=4)
+        for strategy in ("ddp", compressed("topk:0.01", feedback=True))
+    )
+    bytes_sent = [sum(message.bytes for message in run.trace.messages) for run in (dense, sparse)]
+    weights = [result.weights for result in sparse.values]
+    start = sum(weight.nbytes for weight in weights[0].values())  # rank 0's weights are copied to rank 1 once
+    assert bytes_sent[1] - start < 0.1 * (bytes_sent[0] - start)
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert sparse.values[0].strategy == "ddp(compress='topk:0.01', feedback=True)"
 
 
 ON_MESHES = [(2, "split"), (3, "tensor"), (4, hybrid("data=2,pipeline=2", "zero_bubble", micro_batches=5))]
@@ -451,6 +475,14 @@ def test_command_trains_and_writes_what_it_found(command, tmp_path):
             ["--strategy", "ddp", "--precision", "bf16"],
             "Error: strategy 'ddp' has no --precision; it is for zero1, zero2",
         ),
+        (
+            ["--strategy", "zero1", "--compress", "topk:0.01"],
+            "Error: strategy 'zero1' has no --compress; it is for ddp\n",
+        ),
+        (["--strategy", "ddp", "--compress", "top:1"], "Error: there is no compressor 'top'; there are int8, qsgd"),
+        (["--strategy", "ddp", "--compress", "topk:2"], "Error: fraction is 2.0: it is a share of the elements"),
+        (["--strategy", "ddp", "--compress", "topk:x"], "Error: 'topk:x': fraction is a number, such as topk:0.01\n"),
+        (["--strategy", "ddp", "--feedback"], "Error: feedback is of a compressor: name one too, such as --compress"),
         (["--resume"], "Error: resume needs a checkpoint_dir"),
         (["--threads", "0"], "Error: --threads 0: a rank needs at least 1\n"),
         (["--data", "cifar10"], "Error on rank 0: cifar10 is neither in "),

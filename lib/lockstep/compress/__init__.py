@@ -17,14 +17,16 @@ is an exchange of `lockstep.parallel.DistributedDataParallel`, and, through `as_
 | `PowerSGD(rank)`    | (n+m)r/(nm) of 32 bits      | two ring all-reduces          | no       | yes            |
 | `CompressedSensing` | fraction of 32 bits         | ring all-reduce               | no       | yes            |
 
-`LocalSGD` sends no gradients at all, and averages weights every few steps.
+`named("topk:0.01")` makes one from a text. `LocalSGD` sends no gradients at all, and averages weights every few steps.
 """
 
 from lockstep.compress.compressor import Compressor, Round
 from lockstep.compress.dgc import DGC
 from lockstep.compress.feedback import ErrorFeedback
+from lockstep.compress.finite import NotFinite
 from lockstep.compress.int8 import Int8
 from lockstep.compress.local_sgd import LocalSGD
+from lockstep.compress.named import COMPRESSORS, named
 from lockstep.compress.one_bit import OneBit
 from lockstep.compress.payload import Payload
 from lockstep.compress.power_sgd import PowerSGD
@@ -38,6 +40,7 @@ from lockstep.compress.top_k import TopK
 from lockstep.compress.torch_hook import as_torch_hook
 
 __all__ = [
+    "COMPRESSORS",
     "DGC",
     "QSGD",
     "CompressedSensing",
@@ -45,6 +48,7 @@ __all__ = [
     "ErrorFeedback",
     "Int8",
     "LocalSGD",
+    "NotFinite",
     "OneBit",
     "Payload",
     "PowerSGD",
@@ -55,4 +59,5 @@ __all__ = [
     "Threshold",
     "TopK",
     "as_torch_hook",
+    "named",
 ]

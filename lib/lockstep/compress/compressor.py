@@ -60,14 +60,14 @@ class Compressor(ABC):
     def compress(self, tensor: Tensor, name: str = "") -> Payload:
         """What is sent of `tensor`, of any shape.
 
-        name: of the tensor, where something is kept of it from call to call, and for errors. Raises FloatingPointError
-        when it has NaN or infinity, TypeError when it is no tensor of real floating-point numbers.
+        name: of the tensor, where something is kept of it from call to call, and for errors. Raises NotFinite, a
+        FloatingPointError, when it has NaN or infinity, TypeError when it is no tensor of real floating-point numbers.
         """
         check_tensor(tensor, name)
         return self.encode(tensor.detach(), name)
 
     def start(self, comm: Communicator, bucket: Bucket) -> Handle:
-        """Start to average a bucket; see `comm.Exchange`. Raises FloatingPointError naming a gradient with NaN in it."""
+        """Start to average a bucket; see `comm.Exchange`. Raises NotFinite naming a gradient with NaN in it."""
         names = bucket.names or [f"part {at} of bucket {bucket.index}" for at in range(len(bucket.parts))]
         if not bucket.flat.sum().isfinite():
             check_finite(bucket.parts, names, comm.rank)

@@ -38,7 +38,7 @@ class LocalSGD:
 
     @torch.no_grad()
     def average(self) -> None:
-        """Replace weights and buffers by their mean over ranks; FloatingPointError names one that has NaN in it."""
+        """Replace weights and buffers by their mean over ranks; NotFinite names one that has NaN in it."""
         state = {
             name: tensor
             for name, tensor in [*self._model.named_parameters(), *self._model.named_buffers()]

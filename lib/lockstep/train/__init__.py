@@ -7,8 +7,18 @@ Floor 4. `train(...)` in one process, `launch(train, 2, strategy="ddp")` in rank
 from lockstep.train.meshed import hybrid, pipeline
 from lockstep.train.result import TrainResult
 from lockstep.train.served import parameter_server
-from lockstep.train.strategies import STRATEGIES
+from lockstep.train.strategies import STRATEGIES, compressed
 from lockstep.train.student import averaged_by, wrapped_by
 from lockstep.train.trainer import train
 
-__all__ = ["STRATEGIES", "TrainResult", "averaged_by", "hybrid", "parameter_server", "pipeline", "train", "wrapped_by"]
+__all__ = [
+    "STRATEGIES",
+    "TrainResult",
+    "averaged_by",
+    "compressed",
+    "hybrid",
+    "parameter_server",
+    "pipeline",
+    "train",
+    "wrapped_by",
+]

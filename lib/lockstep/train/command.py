@@ -18,6 +18,7 @@ import typer
 from torch import distributed
 
 from lockstep.comm import Communicator, from_torch
+from lockstep.compress import COMPRESSORS, NotFinite
 from lockstep.data import NAMES, DataError
 from lockstep.nn import MODELS
 from lockstep.parallel.precision import PRECISIONS
@@ -39,6 +40,12 @@ def command(
     precision: Annotated[
         str | None, typer.Option(help=f"Of zero1, zero2 and zero3, by default fp32: {', '.join(PRECISIONS)}.")
     ] = None,
+    compress: Annotated[
+        str | None, typer.Option(help=f"Of ddp, such as topk:0.01 or powersgd:2: {', '.join(COMPRESSORS)}.")
+    ] = None,
+    feedback: Annotated[
+        bool, typer.Option("--feedback", help="Of ddp with --compress: send later what was not sent.")
+    ] = False,
     model: Annotated[str, typer.Option(help=f"The network: {', '.join(MODELS)}.")] = "lenet",
     data: Annotated[str, typer.Option(help=f"The data set: {', '.join(NAMES)}.")] = "mnist5k",
     epochs: Annotated[int, typer.Option(help="Times through the training images.")] = 15,
@@ -66,11 +73,15 @@ def command(
         if threads is not None:
             torch.set_num_threads(threads)
         options = {"schedule": schedule, "micro_batches": micro_batches, "mesh": mesh, "precision": precision}
+        options |= {"compress": compress, "feedback": feedback or None}
         chosen = configured(strategy, options)
         with _ranks_of_torchrun() as comm:
             result = train(
                 comm, chosen, model, data, epochs, batch, lr, seed, fast, True, checkpoint_dir, checkpoint_every, resume
             )
+    except NotFinite as error:  # perhaps on one rank only, which it names
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
     except (ValueError, FloatingPointError) as error:  # the same on every rank
         if rank == 0:
             typer.echo(f"Error: {error}", err=True)

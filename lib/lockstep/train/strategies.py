@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lockstep.comm import AllReduce, Central, Communicator, Exchange
+from lockstep.compress import named
 from lockstep.parallel import DistributedDataParallel
 from lockstep.parallel.agreement import copy_from_rank_0
 from lockstep.train.meshed import hybrid, pipeline, split, tensor
@@ -67,6 +68,22 @@ def ddp(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> St
     return _data_parallel(comm, model, optimizer, AllReduce())
 
 
+def compressed(compress: str | None = None, feedback: bool = False) -> Strategy:
+    """`ddp` with gradients that are compressed as a text such as "topk:0.01" says, see `lockstep.compress.named`.
+
+    What feedback keeps is in no checkpoint: a run that goes on from one begins with none. ValueError for another text.
+    """
+    if compress is None:
+        raise ValueError("feedback is of a compressor: name one too, such as --compress topk:0.01 --feedback")
+    named(compress, feedback)
+
+    def strategy(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
+        return _data_parallel(comm, model, optimizer, named(compress, feedback))
+
+    strategy.__name__ = f"ddp(compress={compress!r}, feedback={feedback})"
+    return strategy
+
+
 def central(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
     """The same buckets, but every gradient goes to rank 0 and the mean comes back from there: its hot spot."""
     return _data_parallel(comm, model, optimizer, Central())
@@ -95,6 +112,7 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 WITH_OPTIONS: dict[str, Callable[..., Strategy]] = {
+    "ddp": compressed,
     "pipeline": pipeline,
     "hybrid": hybrid,
     **{f"zero{stage}": partial(zero, stage) for stage in (1, 2, 3)},
