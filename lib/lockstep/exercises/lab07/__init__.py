@@ -1,7 +1,9 @@
 """Lab 07, "Pipelines": schedules as data, from GPipe to one of the student's own.
 
-Floor 4, room `exercises`; read `exercise.py` first, then `lab07/rows.py`, which says how schedules are judged, and
-`lab07/staircase.py`. One file an exercise. What students read around these exercises is in `solutions/07_pipelines.py`.
+Floor 4, room `exercises`; read `exercise.py` first, then `lab07/rows.py`, which says how schedules are judged,
+`lab07/judging.py`, what each is asked, and `lab07/staircase.py`. One file an exercise, and one for what students get
+wrong in it; `lab07/shapes.py` has what goes wrong in any schedule. What students read around these exercises is in
+`solutions/07_pipelines.py`.
 """
 
 from lockstep.exercises.lab07.designing import DESIGN
