@@ -19,6 +19,7 @@ from lockstep.compress import (
     TernGrad,
     Threshold,
     TopK,
+    named,
 )
 from lockstep.compress.packing import digits_per_byte, pack, packed_bytes, unpack
 
@@ -336,3 +337,25 @@ def test_other_settings_that_make_no_sense_say_so():
     ):
         with pytest.raises(ValueError, match=words):
             make()
+
+
+def test_a_text_names_a_compressor_or_is_told_what_would():
+    for text, wanted in (
+        ("topk:0.01", TopK(0.01)),
+        ("int8", Int8()),
+        ("qsgd:1", QSGD(levels=1)),
+        ("powersgd: 4", PowerSGD(4)),
+        ("threshold:0.5", Threshold(0.5)),
+        ("sign", SignVote()),
+    ):
+        assert repr(named(text)) == repr(wanted)
+    assert repr(named("onebit", feedback=True)) == "ErrorFeedback(OneBit())"
+    for text, words in (
+        ("zip", "there is no compressor 'zip'; there are int8, "),
+        ("sign:3", "takes no number, and is followed by '3'"),
+        ("powersgd:two", "rank is a number, such as powersgd:2"),
+        ("powersgd:0", "rank is 0"),
+        ("threshold", "such as threshold:0.001"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            named(text)
