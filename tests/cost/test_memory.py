@@ -21,7 +21,7 @@ from lockstep.cost import (
     step_time,
     tensor_parallel_bytes,
     training_memory,
-    zero_bytes,
+    zero_traffic,
 )
 from lockstep.hardware import GIB, Device, Link, device, link
 from lockstep.nn.models import alexnet
@@ -135,7 +135,7 @@ class TestTraffic:
         assert data_parallel_bytes(found, 4) == pytest.approx(1.5 * gradient)
         assert data_parallel_bytes(found, 1) == 0
         assert parameter_server_bytes(found, 4) == 3 * gradient
-        assert [zero_bytes(found, 4, stage) / gradient for stage in (1, 2, 3)] == pytest.approx([1.5, 1.5, 2.25])
+        assert [zero_traffic(found, 4, stage) / gradient for stage in (1, 2, 3)] == pytest.approx([1.5, 1.5, 2.25])
         assert layer_split_bytes(found, "0") == 4 * 3 * 4 * 4
         assert tensor_parallel_bytes(found, 2, "0") == 2 * layer_split_bytes(found, "0")
 
@@ -146,7 +146,7 @@ class TestTraffic:
         with pytest.raises(ValueError, match="ranks is 0"):
             data_parallel_bytes(found, 0)
         with pytest.raises(ValueError, match="stage is 4"):
-            zero_bytes(found, 2, 4)
+            zero_traffic(found, 2, 4)
 
 
 class TestLimits:

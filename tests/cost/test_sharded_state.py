@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.cost import zero3_estimate, zero_memory
+from lockstep.cost import zero3_estimate, zero_bytes, zero_memory
 
 
 def gigabytes(parameters, ranks, stage):
@@ -20,10 +20,12 @@ def test_table_1_of_rajbhandari_2020():
         for ranks, sizes in rows.items():
             for stage, size in enumerate(sizes, 1):
                 assert gigabytes(parameters, ranks, stage) == pytest.approx(size, abs=0.051 if size > 2 else 0.006)
+                assert zero_bytes(parameters, ranks, stage) == sum(zero_memory(parameters, ranks, stage).values())
 
 
 def test_fp32_with_momentum():
     """12, 8 + 4/N, 4 + 8/N and 12/N bytes a parameter; a shard is rounded up."""
+    assert [zero_bytes(1000, 8, stage, optimizer_bytes=4) for stage in range(4)] == [8000, 4500, 2750, 1000]
     sizes = [sum(zero_memory(1000, 4, stage, "momentum", "fp32").values()) for stage in range(4)]
     assert sizes == [12_000, 9_000, 6_000, 3_000]
     assert zero_memory(10, 4, 3, "sgd", "fp32") == {"parameters": 12, "gradients": 12, "optimizer": 0}
@@ -54,3 +56,8 @@ def test_deepspeeds_estimate():
 def test_what_makes_no_sense_is_named(settings, words):
     with pytest.raises(ValueError, match=words):
         zero_memory(*settings)
+
+
+def test_bytes_of_an_optimizer_below_zero():
+    with pytest.raises(ValueError, match="optimizer_bytes is -4"):
+        zero_bytes(10, 2, 1, -4)

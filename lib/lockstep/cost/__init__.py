@@ -17,13 +17,13 @@ from lockstep.cost.memory import (
 from lockstep.cost.peak import StepMemory, measure_saved_bytes, measure_step, peak_memory, replay_step
 from lockstep.cost.profile import LayerProfile, Profile, profile
 from lockstep.cost.roofline import Cost, LayerCost, check_profile, seconds_of
-from lockstep.cost.sharded_state import zero3_estimate, zero_memory
+from lockstep.cost.sharded_state import zero3_estimate, zero_bytes, zero_memory
 from lockstep.cost.traffic import (
     data_parallel_bytes,
     layer_split_bytes,
     parameter_server_bytes,
     tensor_parallel_bytes,
-    zero_bytes,
+    zero_traffic,
 )
 
 __all__ = [
@@ -58,4 +58,5 @@ __all__ = [
     "zero3_estimate",
     "zero_bytes",
     "zero_memory",
+    "zero_traffic",
 ]

@@ -13,6 +13,19 @@ from lockstep.cost.step import check_optimizer
 FROM_STAGE = {"optimizer": 1, "gradients": 2, "parameters": 3}  # from which stage on a part is sharded
 
 
+def zero_bytes(parameters: int, ranks: int, stage: int, optimizer_bytes: int = 12) -> int:
+    """Bytes that one rank holds in mixed precision: 2 of each parameter, 2 of its gradient, `optimizer_bytes` for it.
+
+    12 are Adam's with the master copy (K in the paper). With N ranks: 4 P + 12 P / N in stage 1, 2 P + 14 P / N in
+    stage 2, 16 P / N in stage 3, and in stage 0 all 16 P. Raises ValueError as `zero_memory` does.
+    """
+    _check(parameters, ranks, stage)
+    if not isinstance(optimizer_bytes, int) or isinstance(optimizer_bytes, bool) or optimizer_bytes < 0:
+        raise ValueError(f"optimizer_bytes is {optimizer_bytes!r}; it must be a whole number of at least 0")
+    widths = {"parameters": 2, "gradients": 2, "optimizer": optimizer_bytes}
+    return sum(_by_part(parameters, ranks, stage, widths).values())
+
+
 def zero_memory(
     parameters: int, ranks: int, stage: int, optimizer: str = "adam", precision: str = "mixed"
 ) -> dict[str, int]:
@@ -24,16 +37,24 @@ def zero_memory(
     check_optimizer(optimizer)
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {precision!r}; known are {', '.join(PRECISIONS)}")
+    _check(parameters, ranks, stage)
+    mixed = precision == "mixed"
+    width = 2 if mixed else 4
+    widths = {"parameters": width, "gradients": width, "optimizer": 4 * (STATE[optimizer] + mixed)}
+    return _by_part(parameters, ranks, stage, widths)
+
+
+def _check(parameters: int, ranks: int, stage: int) -> None:
     for name, value in (("parameters", parameters), ("ranks", ranks)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
     if stage not in (0, 1, 2, 3) or isinstance(stage, bool):
         raise ValueError(f"stage is {stage!r}; there are stages 1, 2 and 3, and 0 shards nothing")
-    mixed = precision == "mixed"
-    width = 2 if mixed else 4
-    each = {"parameters": width, "gradients": width, "optimizer": 4 * (STATE[optimizer] + mixed)}
+
+
+def _by_part(parameters: int, ranks: int, stage: int, widths: dict[str, int]) -> dict[str, int]:
     shard = -(-parameters // ranks)
-    return {part: size * (shard if stage >= FROM_STAGE[part] else parameters) for part, size in each.items()}
+    return {part: width * (shard if stage >= FROM_STAGE[part] else parameters) for part, width in widths.items()}
 
 
 def zero3_estimate(parameters: int, largest_layer: int, ranks: int, offload: str = "nothing") -> int:

@@ -23,7 +23,7 @@ def parameter_server_bytes(profile: Profile, ranks: int, itemsize: int = 4) -> f
     return (ranks - 1) * itemsize * profile.trainable
 
 
-def zero_bytes(profile: Profile, ranks: int, stage: int, itemsize: int = 4) -> float:
+def zero_traffic(profile: Profile, ranks: int, stage: int, itemsize: int = 4) -> float:
     """2(p-1)/p G for stages 1 and 2, 3(p-1)/p G for stage 3 (Rajbhandari et al. 2020, section 7)."""
     if stage not in (1, 2, 3):
         raise ValueError(f"stage is {stage!r}; there are stages 1, 2 and 3")
