@@ -6,6 +6,7 @@ Floor 4, room `exercises`.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from lockstep.exercises.judge import Finding
 from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
-from lockstep.exercises.symptoms import is_deadlock, says
+from lockstep.exercises.symptoms import is_deadlock, matches, says
 
 
 def mesh(comm, axes):
@@ -132,6 +133,43 @@ def tuple_as_color(comm, axes):
     }
 
 
+def with_all_coordinates(comm, axes):
+    return _coordinates(comm.rank, axes), {name: comm.split(comm.rank, comm.rank) for name in axes}
+
+
+def without_remainders(comm, axes):
+    coordinates, groups, stride = {}, {}, 1
+    for name in reversed(axes):
+        coordinates[name] = comm.rank // stride
+        groups[name] = comm.split(comm.rank % stride, comm.rank)
+        stride *= axes[name]
+    return coordinates, groups
+
+
+def stride_of_one_axis(comm, axes):
+    coordinates, groups, stride = {}, {}, 1
+    for name in reversed(axes):
+        coordinates[name] = comm.rank // stride % axes[name]
+        groups[name] = comm.split(comm.rank - coordinates[name] * stride, comm.rank)
+        stride = axes[name]
+    return coordinates, groups
+
+
+def names_in_order(comm, axes):
+    coordinates, groups = mesh(comm, {name: axes[name] for name in sorted(axes)})
+    return coordinates, groups
+
+
+def no_group_of_one(comm, axes):
+    coordinates, groups = mesh_by_what_is_fixed(comm, axes)
+    return coordinates, {name: group if axes[name] > 1 else None for name, group in groups.items()}
+
+
+def groups_first(comm, axes):
+    coordinates, groups = mesh(comm, axes)
+    return groups, coordinates
+
+
 def backwards(comm, axes):
     mine, groups = mesh_by_what_is_fixed(comm, axes)
     return mine, {name: group.split(0, -group.rank) for name, group in groups.items()}
@@ -156,19 +194,27 @@ def members_instead(comm, axes):
 def ask_the_groups(fn: Callable[..., Any], comm: Communicator, axes: dict[str, int]) -> dict[str, Any]:
     """Coordinates, and for each axis this rank's number in its group and the members, who are asked."""
     result = fn(comm, dict(axes))
-    if not isinstance(result, tuple) or len(result) != 2:
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(f"return two things, coordinates and groups; this is {result!r:.60}")
     coordinates, groups = result
     for what, found in (("coordinates", coordinates), ("groups", groups)):
         if not isinstance(found, dict) or set(found) != set(axes):
             raise TypeError(f"{what} is a dictionary with one entry for each axis; this is {found!r:.60}")
+    places = {name: _whole_number(name, coordinates[name]) for name in axes}
     found = {}
     for name in axes:
         group = groups[name]
         if not isinstance(group, Communicator):
             raise TypeError(f"groups[{name!r}] is what `comm.split` returns; this is {group!r:.60}")
         found[name] = [group.rank, group.all_gather(torch.tensor([comm.rank])).tolist()]
-    return {"coordinates": {name: int(coordinates[name]) for name in axes}, "groups": found}
+    return {"coordinates": places, "groups": found}
+
+
+def _whole_number(name: str, coordinate: Any) -> int:
+    try:
+        return operator.index(coordinate)
+    except TypeError:
+        raise TypeError(f"coordinates[{name!r}] is a whole number; this is {coordinate!r:.60}") from None
 
 
 def right_mesh(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -198,11 +244,33 @@ def _finding(what: str, rank: int, name: str, got: Any, want: Any, evidence: Any
     return Finding(words[what], short(want), short(got), (what, evidence))
 
 
+def _joins_whole_groups(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Where members are wrong, several right groups have become one, on every rank."""
+    found = None if seen.error is not None else right_mesh(case, seen, expected)
+    if found is None or found.evidence[0] != "members":
+        return False
+    for name in case.args[0]:
+        right = [set(one["groups"][name][1]) for one in expected.value]
+        for own, one in zip(right, seen.value, strict=True):
+            got = set(one["groups"][name][1])
+            if not own <= got or any(not right[rank] <= got for rank in got):
+                return False
+    return True
+
+
+def _some_ranks_split(case: Case, seen: Observation, expected: Observation) -> bool:
+    return is_deadlock(case, seen, expected) or matches("calls split|calls all_gather.*calls split")(
+        case, seen, expected
+    )
+
+
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     drawn = [
         {"data": 2},
         {"data": 2, "tensor": int(rng.integers(3, 5))},
         {"data": 2, "pipeline": 3, "tensor": 2},
+        # Names out of order, an axis of one rank amid others, one that is longer than small bases of a color.
+        {"tensor": 2, "data": 1, "expert": 5, "pipeline": 2},
     ]
     for axes in drawn:
         yield on_ranks(math.prod(axes.values()), axes, name=" x ".join(f"{name}={size}" for name, size in axes.items()))
@@ -265,8 +333,8 @@ MESH = Exercise(
                 "only the first line makes its groups",
                 made_by_the_first_line_only,
                 "Some ranks call `split` and others do not, so those who do wait for ever. Every rank takes part in every "
-                "`split`, whichever group it ends up in.",
-                symptom=is_deadlock,
+                "`split`, whichever group it ends up in, and in the same order.",
+                symptom=_some_ranks_split,
             ),
             Mistake(
                 "averages over the wrong axis",
@@ -276,10 +344,39 @@ MESH = Exercise(
                 "others.",
             ),
             Mistake(
-                "two groups with one color",
-                colors_that_collide,
-                "Two groups get one color: 1 + 0 and 0 + 1 are the same sum. Number them so that each set of other "
-                "coordinates has a number of its own.",
+                "all coordinates in the color",
+                with_all_coordinates,
+                "Each rank has a color of its own, and so is alone. Leave the coordinate on the axis itself out of it: the "
+                "members of a group differ there.",
+            ),
+            Mistake(
+                "no remainder",
+                without_remainders,
+                "You divide by the ranks of the axes behind, and so count the axes in front as well. A coordinate is less "
+                "than the size of its axis: take the remainder.",
+            ),
+            Mistake(
+                "the stride of one axis",
+                stride_of_one_axis,
+                "Your step along an axis is the size of the one axis behind it. It is the product of *all* sizes behind.",
+            ),
+            Mistake(
+                "axes in the order of their names",
+                names_in_order,
+                "You go through the axes in the order of their names. The dictionary has its own order, and the last one in it "
+                "varies fastest.",
+            ),
+            Mistake(
+                "no group along an axis of one rank",
+                no_group_of_one,
+                "An axis of size 1 has groups as well, of one rank each. Whoever goes over all axes then needs no exception.",
+                symptom=says("is what `comm.split` returns; this is None"),
+            ),
+            Mistake(
+                "groups before coordinates",
+                groups_first,
+                "You return the groups first. The coordinates come first, then the groups.",
+                symptom=says("coordinates[", "is a whole number", "Communicator"),
             ),
             Mistake(
                 "double-counts the tensor group",
@@ -316,7 +413,14 @@ MESH = Exercise(
                 "lists of members",
                 members_instead,
                 "A list says who is in the group. To talk to them a rank needs a communicator, which `comm.split` gives.",
-                symptom=says("is what `comm.split` returns"),
+                symptom=says("is what `comm.split` returns; this is ["),
+            ),
+            Mistake(
+                "two groups with one color",
+                colors_that_collide,
+                "Two groups get one color and become one, as with a sum, where 1 + 0 and 0 + 1 are the same. Number them so "
+                "that each set of other coordinates has a number of its own, whatever the sizes.",
+                symptom=_joins_whole_groups,
             ),
         ),
     ),

@@ -19,7 +19,7 @@ from lockstep.exercises.judge import Finding
 from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
-from lockstep.exercises.symptoms import says
+from lockstep.exercises.symptoms import matches, says
 
 
 def hierarchical_all_reduce(inside, across, tensor):
@@ -117,15 +117,61 @@ def not_in_place(inside, across, tensor):
     return tensor
 
 
+def whole_chunk_to_every_node(inside, across, tensor):
+    sizes = [len(chunk) for chunk in tensor.tensor_split(inside.size)]
+    own = inside.reduce_scatter(tensor)
+    own = across.all_gather(own).view(across.size, -1).sum(0)
+    tensor.copy_(inside.all_gather(own, sizes))
+
+
+def all_reduce_inside_and_gather(inside, across, tensor):
+    sizes = [len(chunk) for chunk in tensor.tensor_split(inside.size)]
+    inside.all_reduce(tensor)
+    own = tensor.tensor_split(inside.size)[inside.rank].clone()
+    across.all_reduce(own)
+    tensor.copy_(inside.all_gather(own, sizes))
+
+
+def adds_the_next_node_only(inside, across, tensor):
+    sizes = [len(chunk) for chunk in tensor.tensor_split(inside.size)]
+    own = inside.reduce_scatter(tensor)
+    k, r = across.size, across.rank
+    if k > 1:
+        other = torch.empty_like(own)
+        across.exchange([(own.clone(), (r + 1) % k)], [(other, (r - 1) % k)])
+        own += other
+    tensor.copy_(inside.all_gather(own, sizes))
+
+
+def first_chunk_crosses_alone(inside, across, tensor):
+    sizes = [len(chunk) for chunk in tensor.tensor_split(inside.size)]
+    own = inside.reduce_scatter(tensor)
+    if inside.rank == 0:
+        across.all_reduce(own)
+    tensor.copy_(inside.all_gather(own, sizes))
+
+
+def nothing_where_a_node_has_one(inside, across, tensor):
+    if inside.size > 1:
+        hierarchical_all_reduce(inside, across, tensor)
+
+
+def lengths_of_chunk(inside, across, tensor):
+    own = inside.reduce_scatter(tensor)
+    across.all_reduce(own)
+    tensor.copy_(inside.all_gather(own, [len(chunk) for chunk in tensor.chunk(inside.size)]))
+
+
 def on_two_levels(fn: Callable[..., Any], comm: Communicator, tensor: Tensor, nodes: int) -> dict[str, Any]:
-    """The sum that `fn` leaves in `tensor`, and what this rank sent inside its node and across."""
+    """The sum that `fn` leaves in the memory of `tensor`, and what this rank sent inside its node and across."""
     per_node = comm.size // nodes
     levels = Mesh(comm, {"node": nodes, "gpu": per_node})
+    held = tensor.view(-1)  # whoever else has this memory must see the sum: `tensor.data = ...` is not in place
     fn(levels["gpu"], levels["node"], tensor)
     sent = {"inside": 0, "across": 0}
     for dst, (_, size) in comm.traffic.sent_to.items():
         sent["inside" if dst // per_node == comm.rank // per_node else "across"] += size
-    return {"sum": tensor.detach().clone(), **sent}
+    return {"sum": held.detach().clone(), **sent}
 
 
 def right_levels(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -162,7 +208,7 @@ def _too_much_across(case: Case, seen: Observation, expected: Observation) -> bo
 
 
 def _goes_across_first(case: Case, seen: Observation, expected: Observation) -> bool:
-    return _too_much_across(case, seen, expected) and not _levels_in_order(case, seen)[0]
+    return _too_much_across(case, seen, expected) and _levels_in_order(case, seen)[:1] == [False]
 
 
 def _some_links_are_idle(case: Case, seen: Observation, expected: Observation) -> bool:
@@ -170,13 +216,26 @@ def _some_links_are_idle(case: Case, seen: Observation, expected: Observation) -
 
 
 def _all_links_carry_all(case: Case, seen: Observation, expected: Observation) -> bool:
-    too_much = _too_much_across(case, seen, expected) and _levels_in_order(case, seen)[0]
+    if not _chunks_go_too_often(case, seen, expected):
+        return False
+    per_node, least = case.ranks // case.args[0], max(one["across"] for one in expected.value)
+    return max(one["across"] for one in seen.value) > 0.8 * per_node * least
+
+
+def _chunks_go_too_often(case: Case, seen: Observation, expected: Observation) -> bool:
+    too_much = _too_much_across(case, seen, expected) and _levels_in_order(case, seen)[:1] == [True]
     return too_much and all(one["across"] for one in seen.value)
 
 
+def _too_much_inside(case: Case, seen: Observation, expected: Observation) -> bool:
+    found = None if seen.error is not None else right_levels(case, seen, expected)
+    return found is not None and found.evidence[0] == "inside"
+
+
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    for nodes, per_node, n in ((1, 2, 5), (2, 2, 40), (2, 3, 50), (3, 2, 61)):
+    for nodes, per_node, n in ((1, 2, 5), (2, 1, 7), (2, 2, 40), (2, 3, 49), (2, 3, 2), (3, 2, 61)):
         each = [(torch.tensor(rng.normal(size=n), dtype=torch.float32),) for _ in range(nodes * per_node)]
+        # 49 over 3: `chunk` has other pieces than `tensor_split`. 2 over 3: somebody has nothing.
         name = f"{nodes} node{'s' * (nodes > 1)} of {per_node}, {n} numbers"
         yield on_ranks(nodes * per_node, nodes, each=each, name=name)
 
@@ -239,6 +298,44 @@ HIERARCHICAL = Exercise(
                 symptom=_some_links_are_idle,
             ),
             Mistake(
+                "every node's chunk to every node",
+                whole_chunk_to_every_node,
+                "The sum is right, and it is an m-th that each rank takes across. But it goes there more often than it has "
+                "to: an all-reduce sends 2 (k - 1)/k of it with k nodes, less than two chunks however many nodes there are.",
+                symptom=_chunks_go_too_often,
+            ),
+            Mistake(
+                "all-reduce inside, then chunks",
+                all_reduce_inside_and_gather,
+                "The sum is right, but inside the node you send more than one all-reduce does. An all-reduce is a "
+                "reduce-scatter and an all-gather: the first before you go across, the second after.",
+                symptom=_too_much_inside,
+            ),
+            Mistake(
+                "the next node only",
+                adds_the_next_node_only,
+                "You add the chunk of one other node. With three nodes there are two others: an all-reduce over `across` has "
+                "all of them.",
+            ),
+            Mistake(
+                "one chunk of a node crosses",
+                first_chunk_crosses_alone,
+                "The first rank's chunk is the sum over all nodes; the others keep the sum of their own node. Every rank takes "
+                "its chunk across, over its own `across`.",
+            ),
+            Mistake(
+                "nothing where a node has one rank",
+                nothing_where_a_node_has_one,
+                "With one rank in a node there is nothing to add up inside, but there are other nodes.",
+            ),
+            Mistake(
+                "lengths of `chunk`",
+                lengths_of_chunk,
+                "`tensor.chunk` makes other pieces than `tensor_split`: 49 in 3 are 17, 17, 15 there and 17, 16, 16 here. "
+                "`reduce_scatter` has those of `tensor_split`.",
+                symptom=says("sizes[", "gives a tensor of"),
+            ),
+            Mistake(
                 "double-counts the tensor group",
                 sums_inside_twice,
                 "Each number is too large, m times with m ranks in a node: after the sum across, all ranks of a node have the same "
@@ -276,7 +373,7 @@ HIERARCHICAL = Exercise(
                 gathers_without_sizes,
                 "Where the length does not divide by the ranks of a node, chunks differ by one element, and an all-gather "
                 "has to be told: `inside.all_gather(own, sizes)`.",
-                symptom=says("all_gather"),
+                symptom=matches("calls all_gather.*calls all_gather"),
             ),
             Mistake(
                 "not in place",

@@ -6,7 +6,8 @@ Floor 4, room `exercises`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import Finding
 from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab08.sooner import unless_sooner
 from lockstep.exercises.observe import Call, Observation
 from lockstep.exercises.plain import short
 
@@ -153,6 +155,61 @@ def nodes_in_turn(axes, per_node, gradients, activations, boundary):
     return _counted(axes, per_node, gradients, activations, boundary, inside=lambda name, a, b: a % nodes == b % nodes)
 
 
+def an_axis_whole(axes, per_node, gradients, activations, boundary):
+    stride = {name: math.prod(list(axes.values())[i + 1 :]) for i, name in enumerate(axes)}
+    inside = lambda name, a, b: stride[name] * axes[name] <= per_node  # noqa: E731
+    return _counted(axes, per_node, gradients, activations, boundary, inside=inside)
+
+
+def remainders(axes, per_node, gradients, activations, boundary):
+    inside = lambda name, a, b: a % per_node == b % per_node  # noqa: E731
+    return _counted(axes, per_node, gradients, activations, boundary, inside=inside)
+
+
+def divides_once_more(axes, per_node, gradients, activations, boundary):
+    ring = lambda name, k: 2 * (k - 1) / k**2 * {"data": gradients, "tensor": activations}[name]  # noqa: E731
+    return _counted(axes, per_node, gradients, activations, boundary, ring=ring)
+
+
+def rings_of_two(axes, per_node, gradients, activations, boundary):
+    ring = lambda name, k: (k > 1) * {"data": gradients, "tensor": activations}[name]  # noqa: E731
+    return _counted(axes, per_node, gradients, activations, boundary, ring=ring)
+
+
+def nobody_closes_the_ring(axes, per_node, gradients, activations, boundary):
+    of_each = {"data": gradients, "tensor": activations, "pipeline": boundary}
+    shape, found = MeshShape(axes), {"within": 0, "between": 0}
+    for rank in range(shape.ranks):
+        here = shape.coordinates(rank)
+        for name, k in axes.items():
+            if here[name] + 1 < k:
+                other = shape.rank(here | {name: here[name] + 1})
+                each = 2 * of_each[name] * (1 if name == "pipeline" else (k - 1) / k)
+                found["within" if rank // per_node == other // per_node else "between"] += each
+    return found
+
+
+def _right_together(case: Case, seen: Observation, expected: Observation) -> bool:
+    if seen.error is not None or not isinstance(seen.value, dict) or set(seen.value) != {"within", "between"}:
+        return False
+    if not all(type(one) in (int, float) for one in seen.value.values()):
+        return False
+    return differs(float(sum(seen.value.values())), float(sum(expected.value.values())), 1e-6, 0.5) is None
+
+
+def as_numbers(fn: Callable[..., Any], *args: Any) -> Any:
+    """What `fn` returns, its bytes as Python numbers where they are numbers of another kind."""
+    found = fn(*args)
+    return {link: _number(size) for link, size in found.items()} if isinstance(found, dict) else found
+
+
+def _number(size: Any) -> Any:
+    try:
+        return size if isinstance(size, (bool, str)) else float(size)
+    except (TypeError, ValueError, RuntimeError):
+        return size
+
+
 def right_links(case: Case, seen: Observation, expected: Observation) -> Finding | None:
     """Both numbers; the evidence is both, in units of what is right together."""
     if not isinstance(seen.value, dict) or set(seen.value) != {"within", "between"}:
@@ -177,14 +234,15 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         ({"tensor": 2, "pipeline": 2, "data": 4}, 4),
         ({"data": 3, "tensor": 2, "pipeline": 4}, 8),
         ({"pipeline": 2, "data": 2, "tensor": 4}, int(rng.choice([4, 8]))),
+        ({"data": 1, "pipeline": 2, "tensor": 6}, 4),  # of one ring some links cross, others do not
     ]
     for axes, per_node in drawn:
-        sizes = [int(rng.integers(10, 100)) * 1000 for _ in range(3)]
+        sizes = [int(rng.integers(10, 100)) * 1200 for _ in range(3)]  # parts are whole bytes: `//` is as good as `/`
         words = " x ".join(f"{name}={size}" for name, size in axes.items())
         yield Case(f"{words}, {per_node} in a node", (axes, per_node, *sizes))
 
 
-OBSERVE, JUDGE = Call(), right_links
+OBSERVE, JUDGE = Call(as_numbers), right_links
 
 BYTES_BY_LINK = Exercise(
     id="08.5",
@@ -221,10 +279,12 @@ BYTES_BY_LINK = Exercise(
             "and behind, as far as there are such, each `boundary`."
         ),
     ),
-    mistakes=by_first_failure(
+    mistakes=unless_sooner(
         OBSERVE,
         JUDGE,
-        (
+        bytes_by_link,
+        tuple(cases(np.random.default_rng(0))),
+        by_first_failure(OBSERVE, JUDGE, (
             Mistake(
                 "transposed mesh",
                 transposed,
@@ -283,6 +343,34 @@ BYTES_BY_LINK = Exercise(
                 nodes_in_turn,
                 "You deal ranks out to nodes like cards. Nodes have consecutive ranks: `rank // per_node`.",
             ),
-        ),
+            Mistake(
+                "remainders compared",
+                remainders,
+                "You compare `rank % per_node`, the place in the node. The node is `rank // per_node`.",
+            ),
+            Mistake(
+                "divides once more",
+                divides_once_more,
+                "You divide by the ranks of a ring once more. *Each* rank sends 2 (k - 1)/k of the bytes, and all of them count.",
+            ),
+            Mistake(
+                "every ring as one of two",
+                rings_of_two,
+                "You count the whole tensor once for each rank, which is 2 (k - 1)/k for two ranks only.",
+            ),
+            Mistake(
+                "nobody closes the ring",
+                nobody_closes_the_ring,
+                "The last of a ring sends to the first, as much as all others do. Only a pipeline ends there.",
+            ),
+            Mistake(
+                "an axis inside or across as a whole",
+                an_axis_whole,
+                "Together they are right, but some bytes are on the wrong link. Of one ring some links may cross and others not: "
+                "look at both ranks of each message, numbered in the order of `axes`; they share a node when "
+                "`rank // per_node` is the same.",
+                symptom=_right_together,
+            ),
+        )),
     ),
 )  # fmt: skip

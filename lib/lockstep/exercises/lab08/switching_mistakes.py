@@ -12,6 +12,8 @@ import torch
 from torch.nn import functional as F
 
 from lockstep.exercises.exercise import Mistake
+from lockstep.exercises.lab06.passes import right_passes
+from lockstep.exercises.symptoms import matches, says
 
 
 def _function(forward: Callable[[Any], Any], backward: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -74,7 +76,9 @@ def gathers_images_outside_autograd(comm, x, weight, bias, images):
 
 
 def _images_have_no_gradient(case, seen, expected):
-    return seen.error is None and any(one["the gradient of x"] is None for one in seen.value)
+    return seen.error is None and any(
+        isinstance(one["y"], torch.Tensor) and one["the gradient of x"] is None for one in seen.value
+    )
 
 
 def _own_rows(comm, images):
@@ -163,6 +167,60 @@ def gathers_the_biased_sum(comm, x, weight, bias, images):
     return _function(lambda one: comm.all_gather(one.T.contiguous()).T.contiguous(), back)(y)
 
 
+def forgets_the_bias(comm, x, weight, bias, images):
+    everything = _function(_gather(comm, images), _scatter(comm, images))(x)
+    return _function(_swap(comm, images), _swap_back(comm, images))(everything @ weight.T)
+
+
+def adds_its_bias_to_all(comm, x, weight, bias, images):
+    return forgets_the_bias(comm, x, weight, bias, images) + bias.repeat(comm.size)
+
+
+def leaves_blocks_below_each_other(comm, x, weight, bias, images):
+    own = images[comm.rank]
+    swap = lambda comm, images: lambda y: comm.all_to_all(y, images, [own] * comm.size)  # noqa: E731
+    back = lambda comm, images: lambda g: comm.all_to_all(g.contiguous(), [own] * comm.size, images)  # noqa: E731
+    return _switched(comm, x, weight, bias, images, swap=swap, swap_back=back)
+
+
+def own_block_first(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images).roll(-comm.rank * len(weight), 1)
+
+
+def weaves_blocks(comm, x, weight, bias, images):
+    return torch.stack(_switched(comm, x, weight, bias, images).tensor_split(comm.size, 1), 2).flatten(1)
+
+
+def cuts_no_columns_backward(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, images, swap_back=_above)
+
+
+def asks_for_the_images(comm, x, weight, bias, images):
+    return _switched(comm, x, weight, bias, comm.all_gather(torch.tensor([len(x)])).tolist())
+
+
+def scatters_rows(comm, x, weight, bias, images):
+    scatter = lambda comm, images: lambda gradient: comm.reduce_scatter(gradient, sizes=images)  # noqa: E731
+    return _switched(comm, x, weight, bias, images, scatter=scatter)
+
+
+def flat_gradient(comm, x, weight, bias, images):
+    scatter = lambda comm, images: lambda gradient: _scatter(comm, images)(gradient).view(-1)  # noqa: E731
+    return _switched(comm, x, weight, bias, images, scatter=scatter)
+
+
+def _gathers_outputs(case, seen, expected):
+    """Numbers are right, and as many bytes too many are sent as all ranks' outputs on every rank take."""
+    found = None if seen.error is not None else right_passes(case, seen, expected)
+    if found is None or found.evidence[0] != "bytes":
+        return False
+    images, neurons, ranks = case.args[0], case.each[0][1].shape[0], len(case.args[0])
+    spare = 4 * (ranks - 1) * neurons * sum(images) * (ranks - 1)  # of an all-gather over an all-to-all
+    sent = [[sum(one[name] for one in who.value) for name in ("forward", "backward")] for who in (seen, expected)]
+    beyond = [got - least for got, least in zip(*sent, strict=True)]
+    return max(beyond) == spare
+
+
 def gathers_without_sizes(comm, x, weight, bias, images):
     return _switched(comm, x, weight, bias, images, gather=lambda comm, images: lambda x: comm.all_gather(x))
 
@@ -211,7 +269,8 @@ MISTAKES = (
         "all-reduces the gradient of all images",
         all_reduces_the_images,
         "The numbers are right, but after your all-reduce every rank has the gradient of all images and uses its own rows. "
-        "A reduce-scatter gives it just those, with half the bytes.",
+        "A reduce-scatter gives it just those, with half the bytes. (As much is sent by who gathers the images once more "
+        "backward: keep them.)",
     ),
     Mistake(
         "averages over the wrong axis",
@@ -230,6 +289,7 @@ MISTAKES = (
         gathers_all_outputs,
         "The numbers are right, but every rank gets the outputs of all images and throws most of them away. An all-to-all "
         "sends each rank the rows of its own images only.",
+        symptom=_gathers_outputs,
     ),
     Mistake(
         "sends no gradient back",
@@ -248,6 +308,56 @@ MISTAKES = (
         gathers_the_biased_sum,
         "You put together what each rank computed for its own images: neurons of different images land in one row. First "
         "every rank needs all images.",
+    ),
+    Mistake(
+        "no bias",
+        forgets_the_bias,
+        "The bias is missing: each rank adds that of its own neurons to them, for all images.",
+    ),
+    Mistake(
+        "its own bias for all neurons",
+        adds_its_bias_to_all,
+        "Every rank adds its own bias to everybody's neurons. It has the bias of its own neurons only: add it where they are "
+        "computed, before the switch.",
+    ),
+    Mistake(
+        "blocks left below each other",
+        leaves_blocks_below_each_other,
+        "What the all-to-all gives is as it arrived: one block from each rank, below each other. Asked is a row for each of "
+        "your images, (own images, all neurons): put the blocks side by side.",
+    ),
+    Mistake(
+        "own block first",
+        own_block_first,
+        "The right blocks, but your own neurons come first. All ranks need one order, that of the ranks.",
+    ),
+    Mistake(
+        "blocks woven together",
+        weaves_blocks,
+        "You take one neuron of each rank in turn. Rank 0's neurons come first, all of them, then rank 1's.",
+    ),
+    Mistake(
+        "columns not cut backward",
+        cuts_no_columns_backward,
+        "Forward is right. Backward you send rows of the gradient as they lie in memory. Rank j needs the *columns* of its "
+        "neurons: cut the gradient by columns and put the pieces below each other.",
+    ),
+    Mistake(
+        "asks for the numbers of images",
+        asks_for_the_images,
+        "The numbers are right, but ranks tell each other how many images they have. That is in `images`.",
+    ),
+    Mistake(
+        "sizes in rows",
+        scatters_rows,
+        "`reduce_scatter` counts elements: a row of the gradient has as many as there are inputs.",
+        symptom=matches(r"(^|: )sizes is \["),
+    ),
+    Mistake(
+        "flat gradient",
+        flat_gradient,
+        "What `reduce_scatter` returns is flat. The gradient of the images has their shape: `.view(...)`.",
+        symptom=says("returned an invalid gradient"),
     ),
     Mistake(
         "gathers without sizes",
