@@ -175,7 +175,13 @@ class Schedule:
         return simulate(self, forward, backward, input_gradient, weight_gradient, transfer, update)
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.ranks} ranks, {self.chunks} chunks, {self.micro_batches} micro-batches"]
+        counts = (
+            (self.ranks, "rank", "ranks"),
+            (self.chunks, "chunk", "chunks"),
+            (self.micro_batches, "micro-batch", "micro-batches"),
+        )
+        said = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in counts)
+        lines = [f"{self.name}: {said}"]
         return "\n".join(lines + [f"rank {rank}: {' '.join(map(repr, row))}" for rank, row in enumerate(self.actions)])
 
 
