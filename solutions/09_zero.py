@@ -292,7 +292,7 @@ predict("09.p2", None)
 # - Give `shard` the mean of the ranks' gradients. If the norm of the *whole* mean is above `max_norm`, scale it by
 #   `max_norm / norm`.
 # - If any number of the whole mean is infinite or NaN, no rank steps.
-# - After the step all ranks have all new parameters, in `parameters`, and every `.grad` is None.
+# - After the step all ranks have all new parameters, in `parameters`, and every `.grad` is None, that of `shard` too.
 # - Return whether the step was taken, True or False.
 #
 # Send no more than an all-reduce would, beside single numbers. `comm.reduce_scatter(flat, op="mean")` gives this
@@ -437,9 +437,9 @@ reveal("09.p2", sharded[0][1] / parallel[0][1])
 #
 # Run `loss.backward()`. As soon as all gradients of `buckets[i]`, a list of parameters, are there, average them over
 # the ranks so that this rank's shard arrives, add it to `shards[i].grad`, which may be None, and set the `.grad` of
-# those parameters to None. `shards[i]` is cut as in 09.2 from the tensors of `buckets[i]`. At no time may more than
-# a few buckets' gradients be whole. The function is called once for each part of a batch, and gradients of parts add
-# up; leave no hook behind.
+# those parameters to None. `shards[i]` is cut as in 09.2 from the tensors of `buckets[i]`. Gradients come in any order,
+# and those of another bucket may come in between. At no time may more than a few buckets' gradients be whole. The
+# function is called once for each part of a batch, and gradients of parts add up; leave no hook behind.
 
 
 # %% tags=["exercise", "09.4"]
@@ -589,8 +589,8 @@ print("x gets", x.grad[0, :3].tolist(), "...")
 # Return `layer(x)`. The parameters of `layer` have been freed; `shard`, an `nn.Parameter`, is this rank's shard of
 # them, cut as in 09.2. Gather the layer, compute, free it; in backward gather it once more, and free it again. After
 # backward, `shard.grad` is the mean over the ranks of this rank's part of the layer's gradient, and `x` has the
-# gradient that the layer gives it. A layer may be any module. Between forward and backward nothing whole stays, in
-# no variable.
+# gradient that the layer gives it. A layer may be any module that computes the same a second time (dropout would not).
+# Between forward and backward nothing whole stays, in no variable.
 #
 # `fill` and `free` are there for you to use. If `shard` is an input of your Function, autograd itself puts what your
 # `backward` returns for it into `shard.grad`.

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from newcomer_09 import FOUND, RIGHT
 from proof import verdict_on
 from torch import nn
 from torch.nn import functional as F
@@ -20,6 +21,26 @@ def test_the_cores_come_first_and_the_right_answers_stand_in_different_places():
         assert find(exercise.id) is exercise
     right = [next(letter for letter, o in q.letters.items() if o.right) for q in QUESTIONS]
     assert len(QUESTIONS) == 4 and len(set(right)) >= 3
+
+
+def named(found):
+    """An id for each, by its place: some of the functions have one name."""
+    return [f"{id}-{i}" for i, (id, *_) in enumerate(found)]
+
+
+@pytest.mark.parametrize("exercise_id, fn, words", FOUND, ids=named(FOUND))
+def test_what_a_newcomer_wrote_is_told_why(exercise_id, fn, words):
+    outcome = verdict_on(find(exercise_id), fn)
+    assert not outcome.passed
+    for word in words:
+        told = f"{outcome.seen} {outcome.cause}"
+        assert (word.removeprefix("-") in told) is not word.startswith("-"), outcome.text
+
+
+@pytest.mark.parametrize("exercise_id, fn", RIGHT, ids=named(RIGHT))
+def test_what_a_newcomer_wrote_is_right(exercise_id, fn):
+    outcome = verdict_on(find(exercise_id), fn)
+    assert outcome.passed, outcome.text
 
 
 def test_state_bytes_are_the_librarys():

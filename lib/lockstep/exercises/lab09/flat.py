@@ -119,6 +119,25 @@ def in_float32(tensors, rank, size):
     return shard_flat([t.detach().float() for t in tensors], rank, size)
 
 
+def pads_the_last_rank_alone(tensors, rank, size):
+    flat = torch.cat([t.detach().flatten() for t in tensors])
+    shard = -(-len(flat) // size)
+    own = flat[rank * shard : (rank + 1) * shard].clone()
+    return F.pad(own, (0, shard - len(own))) if rank == size - 1 else own
+
+
+def pads_more_than_needed(tensors, rank, size):
+    flat = torch.cat([t.detach().flatten() for t in tensors])
+    return F.pad(flat, (0, -len(flat) % (2 * size))).chunk(size)[rank].clone()
+
+
+def changes_the_tensors(tensors, rank, size):
+    own = shard_flat(tensors, rank, size)
+    for tensor in tensors:
+        tensor.data.zero_()
+    return own
+
+
 def all_shards_at_once(tensors, rank, size):
     return list(torch.stack([shard_flat(tensors, r, size) for r in range(size)]))
 
@@ -131,9 +150,15 @@ def stacks(tensors, rank, size):
     return torch.stack(list(tensors)).flatten().chunk(size)[rank].clone()
 
 
+CHANGED = "the tensors are not what they were before the call"
+
+
 def on_each_rank(fn: Callable[..., Any], tensors: list[Tensor], size: int) -> list[Any]:
-    """For each rank what it gets, the bytes of memory behind it, whether it is a parameter's, and whether it has a history."""
-    parameters = [nn.Parameter(tensor) for tensor in tensors]
+    """For each rank what it gets, the bytes of memory behind it, whether it is a parameter's, and whether it has a history.
+
+    Raises ValueError where the tensors are changed.
+    """
+    parameters = [nn.Parameter(tensor.clone()) for tensor in tensors]
     found = []
     for rank in range(size):
         own = fn(parameters, rank, size)
@@ -141,7 +166,10 @@ def on_each_rank(fn: Callable[..., Any], tensors: list[Tensor], size: int) -> li
         shares = isinstance(own, Tensor) and any(
             own.untyped_storage().data_ptr() == p.untyped_storage().data_ptr() for p in parameters if own.numel()
         )
-        found.append((own, held, shares, isinstance(own, Tensor) and own.requires_grad))
+        history = isinstance(own, Tensor) and own.grad_fn is not None
+        found.append((own, held, shares, history))
+        if not all(map(torch.equal, parameters, tensors)):
+            raise ValueError(CHANGED)
     return found
 
 
@@ -157,7 +185,7 @@ def right_shards(case: Case, seen: Observation, expected: Observation) -> Findin
             words = (
                 f"The numbers are right, but rank {rank}'s shard has a history: autograd goes on into the parameters."
             )
-            return Finding(words, "a tensor without a history", "one that requires grad", "history")
+            return Finding(words, "a tensor without a history", "one with a `grad_fn`", "history")
         if shares:
             words = f"Rank {rank}'s shard lies in the memory of a parameter: when one changes, so does the other."
             return Finding(words, "memory of its own", "a view of a parameter", ("shares", rank))
@@ -189,6 +217,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (2, [(3,), (1,)], torch.float32, "divides"),
         (2, [(2, 3), (3,)], torch.float32, ""),
         (3, [(5,), (2, 2), (1,)], torch.float64, "float64"),
+        (2, [(2, 2), (3,)], torch.float16, "float16"),  # padding in float32 would not show beside float64
         (4, [(3, 3), (3,), (1, 3), (2,)], torch.float32, ""),
         (4, [(4, 2), (8,)], torch.float32, "divides"),
         (8, [(2,), (3,)], torch.float32, "fewer numbers than ranks"),
@@ -317,6 +346,23 @@ SHARD_FLAT = Exercise(
                 in_float32,
                 "The shard has another dtype than the tensors. It has to be theirs; padding takes it over with `F.pad`, or "
                 "with `new_zeros`.",
+            ),
+            Mistake(
+                "pads the last rank alone",
+                pads_the_last_rank_alone,
+                "Only the last rank's shard is padded. With few numbers and many ranks, several ranks at the end lack numbers: "
+                "pad the flat tensor, then cut.",
+            ),
+            Mistake(
+                "pads more than needed",
+                pads_more_than_needed,
+                "You pad further than to the next multiple of `size`, and every rank's shard gets longer for it.",
+            ),
+            Mistake(
+                "changes the tensors",
+                changes_the_tensors,
+                "You write into the tensors that you were given: they are the model. Copy what you need, and change the copy.",
+                symptom=says(CHANGED),
             ),
             Mistake(
                 "all shards at once",

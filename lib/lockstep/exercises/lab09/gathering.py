@@ -7,6 +7,7 @@ Floor 4, room `exercises`. How it is run and judged; right functions are in `gat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import CellType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab09.flat import shard_flat
 from lockstep.exercises.lab09.gathering_mistakes import MISTAKES
 from lockstep.exercises.lab09.gathering_right import recompute_by_name, saves_places, zero3, zero3_stub
-from lockstep.exercises.lab09.toys import Held, chain, free, numbers, sends
+from lockstep.exercises.lab09.toys import Held, Layer, Scaled, chain, free, numbers, sends
 from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
 
@@ -30,10 +31,10 @@ PASSES = ("forward", "backward")
 
 
 def some_steps(
-    fn: Callable[..., Any], comm: Communicator, x: Tensor, seed: int, widths: list[int], steps: int
+    fn: Callable[..., Any], comm: Communicator, x: Tensor, seed: int, widths: list[int], steps: int, scaled: bool
 ) -> dict[str, Any]:
     """Steps of plain SGD: outputs, gradients of `x` and of the shards, bytes sent and held beyond the shards."""
-    layers = chain(seed, widths)
+    layers = chain(seed, widths, Scaled if scaled else Layer)
     shards = [nn.Parameter(shard_flat(list(layer.parameters()), comm.rank, comm.size)) for layer in layers]
     for layer in layers:
         free(layer)
@@ -61,7 +62,9 @@ def some_steps(
         saved.clear()
         before = held.restart()
         y, out = sends(comm, forward)
-        peak, between = [held.peak - before], held.restart() - before
+        peak = [held.peak - before]
+        held.note(*remembered(y.grad_fn))
+        between = held.restart() - before
         found["keeps"].append([_whole(layers), sum(saved)])
         _, back = sends(comm, y.square().sum().backward)
         peak.append(held.peak - before)
@@ -76,6 +79,30 @@ def some_steps(
                 if shard.grad is not None and shard.grad.shape == shard.shape:
                     shard -= 0.1 * shard.grad
                 shard.grad = None
+    return found
+
+
+def remembered(node: Any) -> list[Tensor]:
+    """Tensors that Functions of a graph keep in their `ctx`, or in variables which their passes see."""
+    todo, seen, found = [node], {}, []
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen[id(one)] = one
+        if isinstance(one, Tensor):
+            found.append(one)
+        elif hasattr(one, "next_functions"):
+            todo += [before for before, _ in one.next_functions]
+            todo += getattr(one, "__dict__", {}).values()
+            function = getattr(type(one), "_forward_cls", None)  # torch has no public way from a node to its Function
+            todo += [getattr(function, name) for name in PASSES if function is not None]
+        elif isinstance(one, FunctionType):
+            todo += [cell.cell_contents for cell in one.__closure__ or () if cell != CellType()]
+        elif isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, (list, tuple, set)):
+            todo += one
     return found
 
 
@@ -149,10 +176,11 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for ranks, widths, steps, words in (
         (1, [2, 3], 2, "one layer"),
         (3, [2, 3, 2], 1, "two layers, padded"),
+        (2, [3, 2, 3], 1, "layers with a layer inside"),
         (2, [9] * 9, 1, "eight layers"),
     ):
         each = [(numbers(rng, 2, widths[0]).requires_grad_(),) for _ in range(ranks)]
-        yield on_ranks(ranks, int(rng.integers(1, 100)), widths, steps, each=each, name=words)
+        yield on_ranks(ranks, int(rng.integers(1, 100)), widths, steps, "inside" in words, each=each, name=words)
 
 
 OBSERVE = Simulate(some_steps)
@@ -164,7 +192,7 @@ ZERO3 = Exercise(
     function="zero3",
     points=3,
     asks=(
-        "Return `layer(x)`. The parameters of `layer` have no memory; `shard` is this rank's shard of them, cut as in 09.2. "
+        "Return `layer(x)`, whatever module `layer` is. The parameters of `layer` have no memory; `shard` is this rank's shard of them, cut as in 09.2. "
         "Gather, compute, let go; in backward gather once more, and let go again. `shard.grad` gets the mean over the ranks "
         "of this rank's part of the gradient, `x` its own gradient. Beside what an ordinary layer keeps of its inputs, "
         "nothing whole stays between forward and backward."

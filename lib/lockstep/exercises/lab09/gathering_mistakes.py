@@ -14,11 +14,24 @@ from torch.nn import functional as F
 from lockstep.exercises.exercise import Case, Mistake, Symptom
 from lockstep.exercises.lab09.toys import fill, free
 from lockstep.exercises.observe import Observation
-from lockstep.exercises.symptoms import says
+from lockstep.exercises.symptoms import matches, says
 
 
 def done(
-    comm, layer, shard, x, *, op="mean", frees=(True, True), gathers=1, keeps=False, recorded=True, reduce=None, dx=True
+    comm,
+    layer,
+    shard,
+    x,
+    *,
+    op="mean",
+    frees=(True, True),
+    gathers=1,
+    keeps=False,
+    recorded=True,
+    reduce=None,
+    dx=True,
+    order=1,
+    copies=False,
 ):
     """The right function, in which one thing can be another."""
 
@@ -36,6 +49,8 @@ def done(
                 free(layer)
             if keeps:
                 ctx.flat = flat
+            if copies:
+                ctx.copies = [flat.clone()]
             return y
 
         @staticmethod
@@ -49,8 +64,8 @@ def done(
             own, *gradients = torch.autograd.grad(y, [again, *layer.parameters()], dy)
             if frees[1]:
                 free(layer)
-            flat = torch.cat([g.flatten() for g in gradients])
-            return own if dx else None, (reduce or ordinary)(flat, shard.numel() * comm.size)
+            flat = torch.cat([g.flatten() for g in gradients[::order]])
+            return own * dx if dx else None, (reduce or ordinary)(flat, shard.numel() * comm.size)
 
     return Whole.apply(x, shard)
 
@@ -104,6 +119,23 @@ def gives_the_whole_gradient(comm, layer, shard, x):
 
 def forgets_the_padding(comm, layer, shard, x):
     return done(comm, layer, shard, x, reduce=lambda flat, length: comm.reduce_scatter(flat, op="mean"))
+
+
+def keeps_a_copy(comm, layer, shard, x):
+    return done(comm, layer, shard, x, copies=True)
+
+
+def averages_dx(comm, layer, shard, x):
+    return done(comm, layer, shard, x, dx=1 / comm.size)
+
+
+def joins_in_another_order(comm, layer, shard, x):
+    return done(comm, layer, shard, x, order=-1)
+
+
+def knows_the_layer(comm, layer, shard, x):
+    fill(layer, comm.all_gather(shard))
+    return F.linear(x, layer.weight, layer.bias)
 
 
 def autograd_keeps_it(comm, layer, shard, x):
@@ -228,6 +260,12 @@ MISTAKES = (
         symptom=gathers_only_forward,
     ),
     Mistake(
+        "keeps a copy for nothing",
+        keeps_a_copy,
+        "The layer is gathered anew in backward, and yet a copy of it stays from forward until then: in `ctx`, or in a "
+        "variable that your Function sees. Let it go; `x` and the shard are enough.",
+    ),
+    Mistake(
         "gathers twice in backward without need",
         gathers_twice,
         "You gather the layer twice in backward. One all-gather serves both gradients, of the inputs and of the weights; a "
@@ -242,8 +280,8 @@ MISTAKES = (
     Mistake(
         "forward only",
         forward_only,
-        "Forward is right, but the gradients do not arrive at `shard`: autograd knows the layer's parameters and has never "
-        "heard of it. Make a `torch.autograd.Function` of which `shard` is an input.",
+        "Forward is right, but no gradient arrives at `shard`. Autograd knows the layer's parameters and has never heard of "
+        "it, unless it is an input of a `torch.autograd.Function` whose `backward` returns a gradient for it.",
     ),
     Mistake(
         "gradients stay in the layer",
@@ -262,6 +300,24 @@ MISTAKES = (
         "no gradient for x",
         no_gradient_for_x,
         "`x` gets no gradient, so the layers before learn nothing. `backward` returns an entry for each argument of `forward`.",
+    ),
+    Mistake(
+        "averages the gradient of x",
+        averages_dx,
+        "You divide the gradient of `x` by the ranks. `x` is this rank's own; only what belongs to all, the layer's gradient, "
+        "is averaged.",
+    ),
+    Mistake(
+        "gradients in another order",
+        joins_in_another_order,
+        "You join the gradients in another order than `layer.parameters()` has. The shard was cut from that one.",
+    ),
+    Mistake(
+        "knows the layer",
+        knows_the_layer,
+        "You ask for what a linear layer has inside. A layer may be any module: `layer(x)` computes, whatever it is, and "
+        "`layer.parameters()` are all its parameters.",
+        symptom=matches("no attribute '(weight|bias|in_features|out_features)'"),
     ),
     Mistake(
         "all-reduce for reduce-scatter",

@@ -27,12 +27,17 @@ SPARE = 3  # buckets that may be held beside those of the reference
 
 
 def two_passes(
-    fn: Callable[..., Any], comm: Communicator, x: Tensor, seed: int, widths: list[int], together: int
+    fn: Callable[..., Any], comm: Communicator, x: Tensor, seed: int, widths: list[int], together: int, mixed: bool
 ) -> dict[str, Any]:
-    """Two parts of a batch, whose gradients add up; for each the bytes sent and held at the most, beyond those before."""
+    """Two parts of a batch, whose gradients add up; for each the bytes sent and held at the most, beyond those before.
+
+    mixed: gradients of one bucket come between those of another, and in another order than the bucket's.
+    """
     layers = chain(seed, widths)
     parameters = [p for layer in reversed(layers) for p in reversed(list(layer.parameters()))]
     buckets = [parameters[i : i + together] for i in range(0, len(parameters), together)]
+    if mixed:
+        buckets = [parameters[i :: len(buckets)][::-1] for i in range(len(buckets))]
     shards = [nn.Parameter(shard_flat(bucket, comm.rank, comm.size)) for bucket in buckets]
     gradients, sent, peak, late = [], [], [], []
 
@@ -105,7 +110,7 @@ def holds_shards(case: Case, seen: Observation, expected: Observation) -> Findin
 
 def bucket_bytes(case: Case) -> int:
     """Of the largest bucket, about."""
-    _, widths, together = case.args
+    _, widths, together, _ = case.args
     return 4 * max(a * b + b for a, b in zip(widths, widths[1:], strict=False)) * ((together + 1) // 2)
 
 
@@ -115,10 +120,12 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (1, [2, 3, 2], 2, "two buckets"),
         (2, [3, 3, 3], 2, "two buckets"),
         (3, [3, 4, 2], 3, "two buckets, padded"),
+        (2, [3, 4, 2], 2, "two buckets that fill by turns"),
         (2, deep, 2, "fourteen buckets"),
     ):
         each = [(numbers(rng, 4, widths[0]),) for _ in range(ranks)]
-        yield on_ranks(ranks, int(rng.integers(1, 100)), widths, together, each=each, name=words)
+        mixed = "turns" in words
+        yield on_ranks(ranks, int(rng.integers(1, 100)), widths, together, mixed, each=each, name=words)
 
 
 OBSERVE = Simulate(two_passes)
@@ -131,8 +138,8 @@ ZERO2 = Exercise(
     points=3,
     core=False,
     asks=(
-        "Run `loss.backward()`. As soon as all gradients of `buckets[i]` (a list of parameters) are there, average them over "
-        "the ranks so that only this rank's shard arrives, add that to `shards[i].grad`, and let the whole gradients go. "
+        "Run `loss.backward()`. As soon as all gradients of `buckets[i]` (a list of parameters) are there, in whatever order, average them "
+        "over the ranks so that only this rank's shard arrives, add that to `shards[i].grad`, and let the whole gradients go. "
         "`shards[i]` is cut as in 09.2. At no time hold more than a few buckets' whole gradients, and leave no hook behind: "
         "the function is called again for the next part of the batch, and gradients of parts add up."
     ),

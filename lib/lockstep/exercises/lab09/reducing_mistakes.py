@@ -119,6 +119,27 @@ def reduces_each_gradient(comm, loss, buckets, shards):
     passes(comm, loss, buckets, shards, reduce=reduce)
 
 
+def zeroes_gradients(comm, loss, buckets, shards):
+    passes(comm, loss, buckets, shards)
+    for bucket in buckets:
+        for p in bucket:
+            p.grad = torch.zeros_like(p)
+
+
+def keeps_joined_gradients(comm, loss, buckets, shards):
+    kept = []
+
+    def reduce(bucket, shard):
+        kept.append(torch.cat([p.grad.flatten() for p in bucket]))
+        kept[-1] = F.pad(kept[-1], (0, shard.numel() * comm.size - len(kept[-1])))
+        for p in bucket:
+            p.grad = None
+        own = comm.reduce_scatter(kept[-1], op="mean")
+        shard.grad = own if shard.grad is None else shard.grad + own
+
+    passes(comm, loss, buckets, shards, reduce=reduce)
+
+
 def forgets_the_padding(comm, loss, buckets, shards):
     def reduce(bucket, shard):
         own = comm.reduce_scatter(torch.cat([p.grad.flatten() for p in bucket]), op="mean")
@@ -185,8 +206,8 @@ MISTAKES = (
     Mistake(
         "waits at the end",
         waits_at_the_end,
-        "You send without waiting, which is good, and wait for all buckets at the end. Until then each bucket's whole "
-        "gradient is held for its message. Wait for one before you start the next.",
+        "Each bucket's whole gradient is held until backward is over: for its message, or because it is only sent then. "
+        "Reduce a bucket in its hook, and wait for its shard before you start the next.",
     ),
     Mistake(
         "frees gradients at the end",
@@ -199,6 +220,17 @@ MISTAKES = (
         keeps_whole_gradients,
         "The parameters still have their whole gradients. In stage 2 only the shard of the mean stays: set `.grad` of "
         "every parameter to None in the hook.",
+    ),
+    Mistake(
+        "gradients are zeroed",
+        zeroes_gradients,
+        "The parameters' gradients are zero, and as large as ever. Set `.grad` to None: that gives the memory back.",
+    ),
+    Mistake(
+        "keeps joined gradients",
+        keeps_joined_gradients,
+        "You have reduced each bucket in its hook, and something still holds its flat gradient: a list, a dictionary. Let "
+        "it go with the hook's end.",
     ),
     Mistake(
         "all-reduce for reduce-scatter",

@@ -18,7 +18,7 @@ from lockstep.exercises.judge import Finding
 from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.observe import Call, Observation
 from lockstep.exercises.plain import short
-from lockstep.exercises.symptoms import says
+from lockstep.exercises.symptoms import matches, says
 
 
 def reshard(read, elements, old_size, rank, size):
@@ -113,6 +113,20 @@ def boundary_off_by_one(read, elements, old_size, rank, size):
     return reshard(shifted, elements, old_size, rank, size)
 
 
+def old_shards_rounded_down(read, elements, old_size, rank, size):
+    old, new = elements // old_size, -(-elements // size)
+    own, at, stop = torch.zeros(new), rank * new, min(elements, rank * new + new)
+    while at < stop:
+        part = read(at // old, at % old, min(old, at % old + stop - at))
+        own[at - rank * new : at - rank * new + len(part)] = part
+        at += len(part)
+    return own
+
+
+def leaves_out_the_last(read, elements, old_size, rank, size):
+    return reshard(lambda source, start, stop: read(source, start, stop - 1), elements, old_size, rank, size)
+
+
 def reads_past_the_end(read, elements, old_size, rank, size):
     old, new = -(-elements // old_size), -(-elements // size)
     own, at = torch.zeros(new), rank * new
@@ -191,7 +205,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 def reads_too_much(case: Case, seen: Observation, expected: Observation) -> bool:
     """More than is needed, and not on every rank everything."""
-    if right_shards(case, seen, expected) is None or seen.error is not None:
+    if seen.error is not None or right_shards(case, seen, expected) is None:
         return False
     numbers, old_size, _ = case.args
     everything = len(numbers) + old_padding(case)
@@ -203,6 +217,15 @@ def reads_too_much(case: Case, seen: Observation, expected: Observation) -> bool
             for mine, right in zip(seen.value["shards"], expected.value["shards"], strict=True)
         )
     )
+
+
+def a_number_short(case: Case, seen: Observation, expected: Observation) -> bool:
+    """A slice that is one number longer than what was read for it, or the mistake's own numbers."""
+    if seen.error is not None:
+        sizes = matches(r"expanded size of the tensor|shape mismatch|size of tensor|must match the size")
+        return sizes(case, seen, expected)
+    theirs = on_each_new_rank(leaves_out_the_last, *case.args)["shards"]
+    return all(isinstance(g, Tensor) and torch.equal(g, t) for g, t in zip(seen.value["shards"], theirs, strict=True))
 
 
 OBSERVE = Call(on_each_new_rank)
@@ -281,7 +304,8 @@ RESHARD = Exercise(
             Mistake(
                 "from one old shard",
                 from_one_old_shard,
-                "You read from one old shard only. Where a new shard reaches over the end of an old one, go on in the next.",
+                "You read beyond the end of an old shard. Where a new shard reaches over it, go on in the next one, as often "
+                "as it takes.",
                 symptom=says("of a shard that has"),
             ),
             Mistake(
@@ -289,6 +313,17 @@ RESHARD = Exercise(
                 boundary_off_by_one,
                 "Where a new shard begins inside an old one, you read one number too early. Number i of the flat tensor is "
                 "number `i % old` of its shard.",
+            ),
+            Mistake(
+                "old shards rounded down",
+                old_shards_rounded_down,
+                "You round the old shards' length down. They were cut as in 09.2: rounded up, and padded at the end.",
+            ),
+            Mistake(
+                "takes the stop along",
+                leaves_out_the_last,
+                "Your pieces are a number too short. As with a slice, `stop` itself is not read: give it as one behind the last.",
+                symptom=a_number_short,
             ),
             Mistake(
                 "reads past the end",

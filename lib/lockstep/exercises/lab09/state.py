@@ -6,7 +6,8 @@ Floor 4, room `exercises`. The count is that of Rajbhandari et al. 2020, section
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,9 @@ def by_a_table(parameters, ranks, stage, optimizer, precision):
     if precision == "fp32":
         return {"parameters": 4 * p, "gradients": 4 * g, "optimizer": 4 * numbers * o}
     return {"parameters": 2 * p, "gradients": 2 * g, "optimizer": 4 * (numbers + 1) * o}
+
+
+FROM_STAGE = {"parameters": 3, "gradients": 2, "optimizer": 1}
 
 
 def state_bytes_stub(parameters, ranks, stage, optimizer, precision):
@@ -134,17 +138,56 @@ def gathers_in_stage_3(parameters, ranks, stage, optimizer, precision):
     return right | {"parameters": state_bytes(parameters, ranks, 0, optimizer, precision)["parameters"]}
 
 
+def momentum_like_adam(parameters, ranks, stage, optimizer, precision):
+    return state_bytes(parameters, ranks, stage, "adam" if optimizer == "momentum" else optimizer, precision)
+
+
+def narrow_means(parameters, ranks, stage, optimizer, precision):
+    right = state_bytes(parameters, ranks, stage, optimizer, precision)
+    if precision == "fp32":
+        return right
+    master = state_bytes(parameters, ranks, stage, "sgd", precision)["optimizer"]
+    return right | {"optimizer": master + (right["optimizer"] - master) // 2}
+
+
+def gradients_with_the_parameters(parameters, ranks, stage, optimizer, precision):
+    right = state_bytes(parameters, ranks, stage, optimizer, precision)
+    return right | {"gradients": right["parameters"]}
+
+
+def parameters_before_gradients(parameters, ranks, stage, optimizer, precision):
+    right = state_bytes(parameters, ranks, stage, optimizer, precision)
+    return right | {"parameters": right["gradients"], "gradients": right["parameters"]}
+
+
+def pads_what_is_whole(parameters, ranks, stage, optimizer, precision):
+    return state_bytes(-(-parameters // ranks) * ranks, ranks, stage, optimizer, precision)
+
+
+def one_number_more(parameters, ranks, stage, optimizer, precision):
+    padded = (parameters // ranks + 1) * ranks
+    whole, shard = (state_bytes(n, ranks, stage, optimizer, precision) for n in (parameters, padded))
+    return {part: shard[part] if stage >= at else whole[part] for part, at in FROM_STAGE.items()}
+
+
 def counts_all_ranks(parameters, ranks, stage, optimizer, precision):
     return {part: ranks * size for part, size in state_bytes(parameters, ranks, stage, optimizer, precision).items()}
 
 
+def as_a_plain_dict(fn: Callable[..., Any], *args: Any) -> Any:
+    """What it returns; a `defaultdict` or another kind of dictionary is as good."""
+    value = fn(*args)
+    return dict(value) if isinstance(value, dict) else value
+
+
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    for ranks, stage, optimizer, precision in (
-        (2, 0, "adam", "fp32"), (2, 1, "adam", "fp32"), (4, 2, "momentum", "fp32"), (3, 3, "adam", "fp32"),
-        (4, 0, "sgd", "mixed"), (8, 1, "adam", "mixed"), (16, 2, "adam", "mixed"), (64, 3, "momentum", "mixed"),
-        (5, 1, "momentum", "mixed"),
+    for ranks, stage, optimizer, precision, over in (
+        (2, 0, "adam", "fp32", 1), (2, 1, "adam", "fp32", 1), (4, 2, "momentum", "fp32", 1), (3, 3, "adam", "fp32", 1),
+        (4, 0, "sgd", "mixed", 1), (8, 1, "adam", "mixed", 1), (16, 2, "adam", "mixed", 1),
+        (64, 3, "momentum", "mixed", 1), (5, 1, "momentum", "mixed", 1),
+        (4, 3, "adam", "mixed", 0), (1, 3, "adam", "mixed", 0), (8, 3, "adam", "fp32", -3),
     ):  # fmt: skip
-        parameters = ranks * int(rng.integers(3, 40)) + 1  # never divides
+        parameters = ranks + over if over < 0 else ranks * int(rng.integers(3, 40)) + over
         name = f"stage {stage}, {ranks} ranks, {parameters:,} parameters, {optimizer}, {precision}"
         yield Case(name, (parameters, ranks, stage, optimizer, precision))
 
@@ -164,7 +207,7 @@ STATE_BYTES = Exercise(
     also_right=(part_by_part, by_a_table),
     stub=state_bytes_stub,
     cases=cases,
-    observe=Call(),
+    observe=Call(as_a_plain_dict),
     judge=all_of(has_the_keys, same_value(rtol=1e-12)),
     hints=(
         "First write down what each part takes without sharding: how many bytes for one parameter, in each precision? "
@@ -187,6 +230,37 @@ STATE_BYTES = Exercise(
                 divides_the_bytes,
                 "You divide the bytes by the ranks. Every rank's shard has equally many whole numbers, so the flat tensor is "
                 "padded first: round the number of elements up, then multiply.",
+            ),
+            Mistake(
+                "momentum keeps two",
+                momentum_like_adam,
+                "Momentum keeps one number of 4 bytes for each parameter, a mean of its gradient. It is Adam that keeps two.",
+            ),
+            Mistake(
+                "means in 2 bytes",
+                narrow_means,
+                "In mixed precision what the optimizer keeps stays in 4 bytes each: the means, beside the master copy.",
+            ),
+            Mistake(
+                "gradients with the parameters",
+                gradients_with_the_parameters,
+                "Your gradients stay whole until stage 3. They are sharded from stage 2 on; only the parameters wait for 3.",
+            ),
+            Mistake(
+                "parameters before gradients",
+                parameters_before_gradients,
+                "You shard the parameters in stage 2 and the gradients in stage 3. It is the other way round: gradients first.",
+            ),
+            Mistake(
+                "pads what is whole",
+                pads_what_is_whole,
+                "You count padding where nothing is sharded. What is whole has `parameters` numbers; only shards are padded.",
+            ),
+            Mistake(
+                "a number more where it divides",
+                one_number_more,
+                "Where the ranks divide the parameters, nothing is padded, and your shard has one number too many: "
+                "`parameters // ranks + 1` is not rounding up, `-(-parameters // ranks)` is.",
             ),
             Mistake(
                 "shards everything from stage 1 on",

@@ -38,7 +38,7 @@ def some_steps(
     parameters = [nn.Parameter(tensor.clone()) for tensor in start]
     shard = nn.Parameter(shard_flat(parameters, comm.rank, comm.size))
     optimizer = Momentum([shard])
-    after, said, sent, left = [], [], [], []
+    after, said, sent, left, own = [], [], [], [], []
     for step in gradients:
         for parameter, gradient in zip(parameters, step, strict=True):
             parameter.grad = gradient.clone()
@@ -46,8 +46,9 @@ def some_steps(
         after.append([p.detach().clone() for p in parameters])
         said.append(answer)
         sent.append(nbytes)
-        left.append(sum(p.grad.nbytes for p in (*parameters, shard) if p.grad is not None))
-    return {"after": after, "said": said, "sent": sent, "left": left, "state": optimizer.bytes}
+        left.append(sum(p.grad.nbytes for p in parameters if p.grad is not None))
+        own.append(0 if shard.grad is None else shard.grad.nbytes)
+    return {"after": after, "said": said, "sent": sent, "left": left, "own": own, "state": optimizer.bytes}
 
 
 def trains_like_one_process(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -78,6 +79,10 @@ def saves_memory(case: Case, seen: Observation, expected: Observation) -> Findin
     if left:
         said = f"The parameters are right, but {left:,} bytes of gradients are still there after the step."
         return Finding(said, "every `.grad` is None", f"{left:,} bytes", ("left", left > 0))
+    own = max(max(one["own"]) for one in seen.value)
+    if own:
+        said = f"The parameters are right, but `shard.grad` is still there after the step, {own:,} bytes."
+        return Finding(said, "`shard.grad` is None", f"{own:,} bytes", ("own", own > 0))
     return None
 
 
@@ -101,15 +106,17 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     wide = [(10, 12), (12,), (4, 5)]
     for ranks, shapes, steps, max_norm, words in (
         (1, [(2, 2)], 1, 1e3, "nothing to clip"),
-        (2, [(3, 4), (4,)], 2, 1e3, "nothing to clip"),
+        (2, [(3, 4), (4,)], 2, 60.0, "nothing to clip"),  # less than the norm's square
         (2, [(3, 3), (2,)], 2, 0.7, "padded, clipped"),
-        (2, [(3, 3), (2,)], 2, 0.7, "an overflow in step 2"),
+        (2, [(3, 3), (2,)], 3, 0.7, "an overflow in step 2, NaN in step 3"),
         (4, wide, 1, 0.9, "clipped"),
     ):
         start = [numbers(rng, *shape) for shape in shapes]
-        each = [([[numbers(rng, *shape) for shape in shapes] for _ in range(steps)],) for _ in range(ranks)]
+        long = 10 if max_norm == 60 else 1
+        each = [([[long * numbers(rng, *shape) for shape in shapes] for _ in range(steps)],) for _ in range(ranks)]
         if "overflow" in words:
             each[1][0][1][0][0, 1] = float("inf")
+            each[0][0][2][0][1, 1] = float("nan")
         n = sum(tensor.numel() for tensor in start)
         yield on_ranks(ranks, start, max_norm, each=each, name=f"{n} parameters, {words}")
 
@@ -127,7 +134,7 @@ ZERO1_STEP = Exercise(
         "Backward has run; `parameters` have this rank's gradients. `shard` is this rank's shard of them, cut as in "
         "09.2, and `optimizer` steps it. Give it the mean of all ranks' gradients, scaled down where the norm of the "
         "*whole* mean is above `max_norm`; step; bring all new parameters to every rank. If any number of the mean is "
-        "not finite, no rank steps. Afterwards every `.grad` is None. Return whether the step was taken. Send no more "
+        "not finite, no rank steps. Afterwards every `.grad` is None, that of `shard` too. Return whether the step was taken. Send no more "
         "than an all-reduce does, beside single numbers."
     ),
     reference=zero1_step,

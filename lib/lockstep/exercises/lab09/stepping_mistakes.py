@@ -199,6 +199,92 @@ def returns_nothing(comm, parameters, shard, optimizer, max_norm):
     zero1_step(comm, parameters, shard, optimizer, max_norm)
 
 
+def squares_for_the_limit(comm, parameters, shard, optimizer, max_norm):
+    shard.grad = comm.reduce_scatter(flat_gradient(parameters, shard.numel() * comm.size), op="mean")
+    squares = comm.all_reduce(shard.grad.square().sum())
+    finite = bool(squares.isfinite())
+    if finite:
+        if squares > max_norm:
+            shard.grad *= max_norm / squares.sqrt()
+        optimizer.step()
+    bring_home(comm, parameters, shard)
+    return finite
+
+
+def mean_of_the_squares(comm, parameters, shard, optimizer, max_norm):
+    def norm(comm, shard):
+        return comm.all_reduce(shard.grad.square().sum(), op="mean").sqrt()
+
+    return take(comm, parameters, shard, optimizer, max_norm, norm=norm)
+
+
+def clips_at_one(comm, parameters, shard, optimizer, max_norm):
+    return take(comm, parameters, shard, optimizer, 1.0)
+
+
+def zero_for_infinite(comm, parameters, shard, optimizer, max_norm):
+    shard.grad = comm.reduce_scatter(flat_gradient(parameters, shard.numel() * comm.size), op="mean")
+    shard.grad = shard.grad.nan_to_num(0, 0, 0)
+    shard.grad *= (max_norm / (agreed_norm(comm, shard) + 1e-6)).clamp(max=1)
+    optimizer.step()
+    bring_home(comm, parameters, shard)
+    return True
+
+
+def steps_with_zeros(comm, parameters, shard, optimizer, max_norm):
+    shard.grad = comm.reduce_scatter(flat_gradient(parameters, shard.numel() * comm.size), op="mean")
+    norm = agreed_norm(comm, shard)
+    finite = bool(norm.isfinite())
+    shard.grad = shard.grad * (max_norm / (norm + 1e-6)).clamp(max=1) if finite else torch.zeros_like(shard)
+    optimizer.step()
+    bring_home(comm, parameters, shard)
+    return finite
+
+
+def infinite_alone(comm, parameters, shard, optimizer, max_norm):
+    shard.grad = comm.reduce_scatter(flat_gradient(parameters, shard.numel() * comm.size), op="mean")
+    norm = agreed_norm(comm, shard)
+    finite = not norm.isinf()
+    if finite:
+        shard.grad *= (max_norm / (norm + 1e-6)).clamp(max=1)
+        optimizer.step()
+    bring_home(comm, parameters, shard)
+    return finite
+
+
+def gathers_gradients(comm, parameters, shard, optimizer, max_norm):
+    return take(comm, parameters, shard, optimizer, max_norm, norm=lambda c, s: c.all_gather(s.grad).norm())
+
+
+def steps_by_hand(comm, parameters, shard, optimizer, max_norm):
+    class ByHand:
+        def step(self):
+            shard.data -= optimizer.param_groups[0]["lr"] * shard.grad
+
+    return take(comm, parameters, shard, ByHand(), max_norm)
+
+
+def keeps_the_shards_gradient(comm, parameters, shard, optimizer, max_norm):
+    taken = zero1_step(comm, parameters, shard, optimizer, max_norm)
+    shard.grad = torch.zeros_like(shard)
+    return taken
+
+
+def goes_on_with_zeros(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Takes every step, and has nothing infinite afterwards."""
+    if not with_an_overflow(case) or seen.error is not None:
+        return False
+    after = [p for one in seen.value for step in one["after"] for p in step]
+    return all(all(one["said"]) for one in seen.value) and all(bool(p.isfinite().all()) for p in after)
+
+
+def misses_a_nan(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Leaves the infinite step out, and takes the one with NaN."""
+    if not with_an_overflow(case) or seen.error is not None:
+        return False
+    return all([bool(said) for said in one["said"]] == [True, False, True] for one in seen.value)
+
+
 def with_an_overflow(case: Case) -> bool:
     return "overflow" in case.name
 
@@ -250,6 +336,57 @@ MISTAKES = (
         "forgets the root",
         forgets_the_root,
         "What you clip by is the sum of the squares. The norm is its square root.",
+    ),
+    Mistake(
+        "compares the square",
+        squares_for_the_limit,
+        "You compare the sum of the squares with `max_norm`, and gradients that are short enough get scaled. Take the root "
+        "first; it is the norm that has the limit.",
+    ),
+    Mistake(
+        "mean of the squares",
+        mean_of_the_squares,
+        "You average the ranks' sums of squares. Each belongs to another part of the gradient, so they add up: an all-reduce "
+        "with the sum, not the mean.",
+    ),
+    Mistake(
+        "ignores max_norm",
+        clips_at_one,
+        "You clip at 1, whatever `max_norm` is.",
+    ),
+    Mistake(
+        "zeros for infinite numbers",
+        zero_for_infinite,
+        "You put zeros where the gradient is infinite, and step with the rest. If any number is infinite or NaN, nobody steps.",
+        symptom=goes_on_with_zeros,
+    ),
+    Mistake(
+        "steps with zeros",
+        steps_with_zeros,
+        "You give the optimizer zeros instead of leaving the step out. It has a memory: with momentum, or Adam, parameters "
+        "move even so. Do not call `step()`.",
+    ),
+    Mistake(
+        "looks for infinite numbers alone",
+        infinite_alone,
+        "You leave a step out when a number is infinite, and take it when one is NaN. `isfinite()` is false for both.",
+        symptom=misses_a_nan,
+    ),
+    Mistake(
+        "gathers all gradients",
+        gathers_gradients,
+        "You gather all shards of the gradient for their norm. A single number from each rank is enough: its sum of squares.",
+    ),
+    Mistake(
+        "steps by hand",
+        steps_by_hand,
+        "You change the shard yourself, and the optimizer has done nothing: its momentum is lost. Put the gradient into "
+        "`shard.grad` and call `optimizer.step()`.",
+    ),
+    Mistake(
+        "the shard's gradient stays",
+        keeps_the_shards_gradient,
+        "`shard.grad` is still there. Set it to None too, also where no step is taken: the next step brings its own.",
     ),
     Mistake(
         "scales small gradients up",

@@ -116,15 +116,31 @@ class Layer(nn.Linear):
         return super().forward(x)
 
 
+class Scaled(nn.Module):
+    """A layer with another inside, and no `weight` of its own."""
+
+    held: Held | None = None
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, b))
+        self.inner = Layer(a, b)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.held is not None:
+            self.held.note(self.scale, self.inner.weight, self.inner.bias)
+        return self.inner(x) * self.scale
+
+
 def numbers(rng: np.random.Generator, *shape: int) -> Tensor:
     """Normal numbers of that shape."""
     return torch.tensor(rng.normal(size=shape), dtype=torch.float32)
 
 
-def chain(seed: int, widths: Sequence[int]) -> list[Layer]:
-    """Linear layers from each width to the next, with the numbers that `seed` fixes."""
+def chain(seed: int, widths: Sequence[int], kind: type[Layer] | type[Scaled] = Layer) -> list[Any]:
+    """Layers of that kind from each width to the next, with the numbers that `seed` fixes."""
     torch.default_generator.manual_seed(seed)  # torch.manual_seed would look for GPUs each time
-    return [Layer(a, b) for a, b in zip(widths, widths[1:], strict=False)]
+    return [kind(a, b) for a, b in zip(widths, widths[1:], strict=False)]
 
 
 def fill(layer: nn.Module, flat: Tensor) -> None:
