@@ -103,7 +103,7 @@ recall("08")
 #
 # Along each axis a rank talks to those that differ from it on that axis alone. For that it needs a **process group**:
 # a communicator of some of the ranks. `comm.split(color, key)` makes them. All ranks call it at once; those that give
-# the same `color` land in one communicator, in the order of `key`. Run the example.
+# the same `color`, a whole number, land in one communicator, in the order of `key`. Run the example.
 
 
 # %% tags=["stable"]

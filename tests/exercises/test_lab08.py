@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from newcomer_08 import FOUND, RIGHT
-from proof import verdict_on
+from newcomer_08 import FOUND, RIGHT, WRONG
+from proof import behaviour, verdict_on
 from torch import nn
 from torch.nn import functional as F
 
@@ -50,6 +50,12 @@ def test_what_a_newcomer_wrote_is_told_why(exercise_id, fn, words):
 def test_what_a_newcomer_wrote_is_right(exercise_id, fn):
     outcome = verdict_on(find(exercise_id), fn)
     assert outcome.passed, outcome.text
+
+
+@pytest.mark.parametrize("fn", WRONG)
+def test_a_mesh_for_some_sizes_fails(fn):
+    # By the error alone: looking for a cause runs every known mistake again.
+    assert any(seen.error is not None for seen in behaviour(find("08.1"), fn, 0))
 
 
 def mesh_with_unravel_index(comm, axes):

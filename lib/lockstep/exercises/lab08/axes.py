@@ -268,9 +268,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     drawn = [
         {"data": 2},
         {"data": 2, "tensor": int(rng.integers(3, 5))},
-        {"data": 2, "pipeline": 3, "tensor": 2},
-        # Names out of order, an axis of one rank amid others, one that is longer than small bases of a color.
-        {"tensor": 2, "data": 1, "expert": 5, "pipeline": 2},
+        # Names out of order, axes of one rank, one that is longer than small bases of a color.
+        {"tensor": 1, "expert": 5, "data": 2, "pipeline": 1},
+        {"data": 3, "pipeline": 2, "tensor": 2},  # more ranks in front of the middle axis than along it
     ]
     for axes in drawn:
         yield on_ranks(math.prod(axes.values()), axes, name=" x ".join(f"{name}={size}" for name, size in axes.items()))
