@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lockstep.nn import MODELS
-from lockstep.train import hybrid, train, trainer
+from lockstep.train import compressed, hybrid, train, trainer
 from lockstep.train.sharded import zero
 from lockstep.world import RankError
 from lockstep.world import simulate as simulate_quickly
@@ -120,6 +120,8 @@ def test_what_makes_no_checkpoints_says_so(tmp_path):
         run(resume=True)
     with pytest.raises(RankError, match="leaves its ranks apart between steps.*checkpoints are for none, naive, ddp"):
         simulate(partial(run, strategy="async", model="plain", checkpoint_dir=tmp_path), 2)
+    with pytest.raises(RankError, match="what a compressor carries from step to step .* is in no checkpoint"):
+        simulate(partial(run, strategy=compressed("topk:0.1", True), model="plain", checkpoint_dir=tmp_path), 2)
     with pytest.raises(ValueError, match="precision 'bf16' needs ranks, be it one"):
         run(strategy=zero(1, "bf16"), model="plain")
     with pytest.raises(ValueError, match="there is no precision 'fp8'; there are fp32, bf16, fp16"):

@@ -106,8 +106,13 @@ class Checkpoints:
 
 
 def kept_by(step: Step, comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> ZeRO | Replicated:
-    """What a checkpoint of a run with this step is made of. Raises CheckpointError where ranks go apart otherwise."""
+    """What a checkpoint of a run with this step is made of. Raises CheckpointError where that would not be all of it."""
     if isinstance(step, Kept):
+        if step.kept is None:
+            raise CheckpointError(
+                "what a compressor carries from step to step (residuals, bases, its random numbers) is in no checkpoint: "
+                "train without compress, or without checkpoint_dir"
+            )
         return step.kept
     if isinstance(step, Apart):
         raise CheckpointError(

@@ -47,9 +47,12 @@ class Placed(Protocol):
 
 @runtime_checkable
 class Kept(Protocol):
-    """A step that says what a checkpoint is made of; otherwise it is the model and its optimizer."""
+    """A step that says what a checkpoint is made of; otherwise it is the model and its optimizer.
 
-    kept: ZeRO | Replicated
+    None where more goes on from step to step than a checkpoint can hold.
+    """
+
+    kept: ZeRO | Replicated | None
 
 
 def forward_backward(

@@ -71,14 +71,17 @@ def ddp(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> St
 def compressed(compress: str | None = None, feedback: bool = False) -> Strategy:
     """`ddp` with gradients that are compressed as a text such as "topk:0.01" says, see `lockstep.compress.named`.
 
-    What feedback keeps is in no checkpoint: a run that goes on from one begins with none. ValueError for another text.
+    Runs of several ranks make no checkpoints, which would lack what a compressor keeps. ValueError for another text.
     """
     if compress is None:
         raise ValueError("feedback is of a compressor: name one too, such as --compress topk:0.01 --feedback")
     named(compress, feedback)
 
     def strategy(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
-        return _data_parallel(comm, model, optimizer, named(compress, feedback))
+        step = _data_parallel(comm, model, optimizer, named(compress, feedback))
+        if comm is not None:
+            step.kept = None  # see `Kept`
+        return step
 
     strategy.__name__ = f"ddp(compress={compress!r}, feedback={feedback})"
     return strategy
