@@ -365,6 +365,7 @@ layer_split(vgg, BALANCED, PCIE, f"{TITLE}: {whose('06.2')} balanced_partition (
 # How much does the link count? On a slow one, cuts move to where activations are small, and at some point a split
 # costs more than it is worth.
 
+
 # %%
 def slowest_part(cuts, carried):
     """The bottleneck: milliseconds of the slowest part, its messages included."""
@@ -416,7 +417,10 @@ print(f"{'':14} {'cuts':9} {'slowest part':>13} {'one pass':>9} {'idle':>6} {'id
 for words, cuts in {"equal counts": EQUAL, "by hand": BY_HAND, "balanced": BALANCED}.items():
     simulations[words] = run = simulated(cuts)
     real = launch(two_passes, 3, my_split, cuts, 4 if FAST else 32, timeout=120)
-    print(f"{words:14} {cuts!s:9} {slowest_part(cuts, message_seconds(vgg, PCIE)):10.0f} ms {1000 * run.seconds:6.0f} ms", end=" ")
+    print(
+        f"{words:14} {cuts!s:9} {slowest_part(cuts, message_seconds(vgg, PCIE)):10.0f} ms {1000 * run.seconds:6.0f} ms",
+        end=" ",
+    )
     print(f"{sum(idle_share(run.trace)) / 3:6.0%} {measured_idle(real):15.0%}")
 
 # %%
