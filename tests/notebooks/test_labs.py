@@ -66,11 +66,11 @@ def test_unsolved_it_runs_to_its_end_and_solved_every_cell_may_be_run_again(name
 
 
 def twice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    own = of_the_reader(cells)
+    own, shared = of_the_reader(cells), names_for_different_things(cells)
     for cell in cells:
         tags = set(cell.metadata.get("tags", []))
         long = bool(tags & {"experiment", "widget"})
-        if "parameters" not in tags and (not long or own & names_in(parsed(cell))):
+        if "parameters" not in tags and (not long or names_in(parsed(cell)) & (own | shared)):
             yield NotebookNode(cell, id=f"{cell.id[:55]}-solved")
         if "parameters" not in tags and not long:
             yield NotebookNode(cell, id=f"{cell.id[:55]}-again")
@@ -91,8 +91,16 @@ def of_the_reader(cells: list[NotebookNode]) -> set[str]:
     return own
 
 
-def names_in(tree: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(tree) if isinstance(part, ast.Name)}
+def names_for_different_things(cells: list[NotebookNode]) -> set[str]:
+    """Names that several cells set and another one reads, such as `run`: what they hold depends on which cell ran."""
+    trees = [parsed(cell) for cell in cells]
+    sets = [names_in(tree, ast.Store) for tree in trees]
+    taken = {name for tree, own in zip(trees, sets, strict=True) for name in names_in(tree) - own}
+    return {name for name in taken if sum(name in own for own in sets) > 1}
+
+
+def names_in(tree: ast.AST, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    return {part.id for part in ast.walk(tree) if isinstance(part, ast.Name) and isinstance(part.ctx, context)}
 
 
 def parsed(cell: NotebookNode) -> ast.Module:
@@ -105,12 +113,14 @@ def test_an_experiment_with_nothing_of_the_readers_runs_once():
         "": "def program(comm):\n    ring(comm)\nmy_tree = mine('04.5')\nplain = 3",
         "experiment": "run = launch(program, 2)",
         "widget": "my_tree(plain)",
-        "experiment free": "%time run = launch(other, plain)",
+        "experiment free": "%time alone = launch(other, plain)",
+        "experiment one": "run = launch(other, 3)",
+        "after": "print(run, alone)",
     }
     cells = [new_code_cell(text, metadata={"tags": tags.split()}) for tags, text in sources.items()]
     assert of_the_reader(cells) >= {"mine", "ring", "program", "my_tree"}
     run = [cell.source for cell in twice(cells)]
-    assert [run.count(cell.source) for cell in cells] == [2, 2, 1, 1, 0]
+    assert [run.count(cell.source) for cell in cells] == [2, 2, 1, 1, 0, 1, 2]
 
 
 @pytest.mark.timeout(200)
