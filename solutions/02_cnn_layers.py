@@ -250,7 +250,7 @@ viz.window(my_forward, size=7, stride=2, padding=1, dilation=2, output=(1, 1), t
 # Move the slider over all outputs, row by row. At the edges some weights meet the frame and add nothing.
 
 # %% tags=["widget"]
-viz.window_player(my_forward, size=5 if FAST else 7, stride=2, padding=1, dilation=2, title=own)
+viz.window_player(my_forward, size=5 if FAST else 6, stride=2, padding=1, dilation=2, title=own)
 
 # %% [markdown]
 # Now the seconds. The loops are the library's, over plain Python numbers, since indexing a tensor one number at a time
@@ -709,7 +709,7 @@ predict("02.p4", None)
 
 
 # %%
-EPOCHS, BATCH, IMAGES = (1, 32, 640) if FAST else (3, 32, 4000)
+EPOCHS, BATCH, IMAGES = (1, 32, 640) if FAST else (2, 32, 4000)
 
 
 def training(net, loss_of, optimizer):
