@@ -40,7 +40,7 @@ def test_the_sliders_push_each_other_and_draw_the_same_figure():
     assert pushed([3, 2, 5], 0) == [3, 4, 5] and pushed([1, 5, 4], 2) == [1, 3, 4] and pushed([1, 3], 1) == [1, 3]
     explorer = split_explorer(CHAIN, [1, 2], 1e9, "Four layers")
     figure = explorer.figure([1, 2])
-    sliders, picture = explorer.widget(figure).children
+    sliders, picture = explorer.widget().children
     first, second = sliders.children
     assert (first.min, first.max, second.min, second.max) == (1, 2, 2, 3)
     assert picture.value == figure._repr_html_()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -27,6 +28,7 @@ from lockstep.viz.figure import (
     Figure,
     our_style,
 )
+from lockstep.viz.with_widget import WithWidget
 
 WIDTH = 9.4  # inches
 GIB = 2**30
@@ -146,8 +148,8 @@ def _peak_sentence(name: str, step: StepMemory) -> str:
     )
 
 
-@dataclass(frozen=True)
-class MemoryExplorer:
+@dataclass(frozen=True, repr=False)
+class MemoryExplorer(WithWidget):
     """`memory_bars` behind menus. memories: by (network, optimizer, precision). gpus: name to bytes."""
 
     memories: Mapping[tuple[str, str, str], MemoryByBatch]
@@ -163,6 +165,13 @@ class MemoryExplorer:
             bars, self.gpus[gpu], f"{network}, batch {batch}, against {gpu} (predicted)", gpu.split(",")[0]
         )
 
+    @cached_property
+    def _shown(self) -> dict[str, str]:
+        """The first figure, drawn once for widget and stand-in."""
+        network, optimizer, precision = next(iter(self.memories))
+        first = self.figure(network, self.batches[0], next(iter(self.gpus)), (optimizer, precision))
+        return first._repr_mimebundle_()
+
     def widget(self) -> Any:
         """Menus above the figure; it is drawn again when one is changed."""
         import ipywidgets as w
@@ -175,33 +184,15 @@ class MemoryExplorer:
                 ("precision", precisions), ("GPU", list(self.gpus)),
             )
         ]  # fmt: skip
-        picture = w.HTML()
+        picture = w.HTML(self._shown["text/html"])
 
-        def draw(_: object = None) -> None:
+        def draw(_: object) -> None:
             network, batch, optimizer, precision, gpu = (menu.value for menu in menus)
             picture.value = self.figure(network, batch, gpu, (optimizer, precision))._repr_html_()
 
         for menu in menus:
             menu.observe(draw, names="value")
-        draw()
         return w.VBox([w.HBox(menus, layout={"flex_flow": "row wrap"}), picture])
-
-    def _first(self) -> Figure:
-        network, optimizer, precision = next(iter(self.memories))
-        return self.figure(network, self.batches[0], next(iter(self.gpus)), (optimizer, precision))
-
-    def __repr__(self) -> str:
-        return self._first().alt
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The menus for front ends that show widgets, the first figure for all others."""
-        bundle = self._first()._repr_mimebundle_()
-        try:
-            widget = self.widget()
-        except ImportError:
-            return bundle
-        view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-        return {"application/vnd.jupyter.widget-view+json": view} | bundle
 
 
 def memory_explorer(

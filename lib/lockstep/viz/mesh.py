@@ -22,6 +22,7 @@ from lockstep.hardware import Cluster
 from lockstep.trace.units import show_bytes, show_seconds
 from lockstep.viz.figure import INK, QUIET, VERMILLION, Figure, our_style
 from lockstep.viz.split import LOOKS
+from lockstep.viz.with_widget import WithWidget
 
 WIDTH, LOW, HIGH = 9.4, 3.3, 4.6  # inches; low for at most three nodes
 MOST = 64  # ranks that can be read
@@ -199,8 +200,8 @@ def _open(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
 
 
-@dataclass(frozen=True)
-class MeshExplorer:
+@dataclass(frozen=True, repr=False)
+class MeshExplorer(WithWidget):
     """`mesh_plan` behind a slider for each axis and a menu for their order; it begins with `axes`."""
 
     axes: Mapping[str, int]
@@ -242,19 +243,6 @@ class MeshExplorer:
         for control in (*sliders.values(), menu):
             control.observe(draw, names="value")
         return w.VBox([w.HBox([*sliders.values(), menu], layout={"flex_flow": "row wrap"}), picture])
-
-    def __repr__(self) -> str:
-        return self._shown["text/plain"]
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The widget for front ends that show widgets, the first figure for all others."""
-        bundle = dict(self._shown)
-        try:
-            widget = self.widget()
-        except ImportError:
-            return bundle
-        view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-        return {"application/vnd.jupyter.widget-view+json": view} | bundle
 
 
 def mesh_explorer(

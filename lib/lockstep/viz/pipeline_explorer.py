@@ -14,12 +14,13 @@ from typing import Any
 from lockstep.parallel.pipeline import Schedule
 from lockstep.viz.figure import Figure
 from lockstep.viz.gantt import gantt
+from lockstep.viz.with_widget import WithWidget
 
 Maker = Callable[[int, int], Schedule]
 
 
-@dataclass(frozen=True)
-class PipelineExplorer:
+@dataclass(frozen=True, repr=False)
+class PipelineExplorer(WithWidget):
     """makers: schedules by name, each a function of stages and micro-batches. first: what is shown at the start."""
 
     makers: Mapping[str, Maker]
@@ -59,19 +60,6 @@ class PipelineExplorer:
             control.observe(draw, names="value")
         picture.value = self._shown["text/html"]
         return w.VBox([w.HBox([menu, many, cut], layout={"flex_flow": "row wrap"}), picture])
-
-    def __repr__(self) -> str:
-        return self._shown["text/plain"]
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The widget for front ends that show widgets, the first figure for all others."""
-        bundle = dict(self._shown)
-        try:
-            widget = self.widget()
-        except ImportError:
-            return bundle
-        view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-        return {"application/vnd.jupyter.widget-view+json": view} | bundle
 
 
 def pipeline_explorer(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.viz.figure import image_tag
+from lockstep.viz.with_widget import WithWidget
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Frame:
     label: str
 
 
-@dataclass(frozen=True)
-class Player:
+@dataclass(frozen=True, repr=False)
+class Player(WithWidget):
     """frames: the pictures. alt: the whole, numbers included. width: css pixels.
 
     along: what the slider moves through. start: the frame that is shown first; the last one by default.
@@ -57,18 +58,9 @@ class Player:
         frame = self.frames[index]
         return image_tag(frame.png, frame.alt, self.width)
 
-    def __repr__(self) -> str:
-        return self.alt
+    @property
+    def _shown(self) -> dict[str, str]:
+        return {"text/html": self._repr_html_(), "text/plain": self.alt}
 
     def _repr_html_(self) -> str:
         return image_tag(self.frames[self.start].png, self.alt, self.width)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The widget for front ends that show widgets, the last frame for all others."""
-        bundle = {"text/html": self._repr_html_(), "text/plain": self.alt}
-        try:
-            widget = self.widget()
-        except ImportError:
-            return bundle
-        view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-        return {"application/vnd.jupyter.widget-view+json": view} | bundle

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure as Canvas
 from lockstep.plan import part_times, spans_of
 from lockstep.trace.units import show_bytes, show_seconds
 from lockstep.viz.figure import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, Figure, our_style
+from lockstep.viz.with_widget import WithWidget
 
 WIDTH, HEIGHT = 9.4, 4.5  # inches
 LOOKS = ((SKY, ""), (GREEN, "//"), (YELLOW, ".."), (PURPLE, "\\\\"), (ORANGE, "xx"), (BLUE, "||"))
@@ -157,8 +159,8 @@ def _open(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
 
 
-@dataclass(frozen=True)
-class SplitExplorer:
+@dataclass(frozen=True, repr=False)
+class SplitExplorer(WithWidget):
     """`layer_split` with a slider for each cut; it begins with `cuts`."""
 
     layers: Sequence[ChainLayer]
@@ -169,8 +171,13 @@ class SplitExplorer:
     def figure(self, cuts: Sequence[int]) -> Figure:
         return layer_split(self.layers, cuts, self.bandwidth, self.title)
 
-    def widget(self, first: Figure | None = None) -> Any:
-        """Sliders above the figure; a slider that would pass its neighbour pushes it along. first: with `cuts`, drawn."""
+    @cached_property
+    def _shown(self) -> dict[str, str]:
+        """The first figure, drawn once for widget and stand-in."""
+        return self.figure(self.cuts)._repr_mimebundle_()
+
+    def widget(self) -> Any:
+        """Sliders above the figure; a slider that would pass its neighbour pushes it along."""
         import ipywidgets as w
 
         n, k = len(self.layers), len(self.cuts)
@@ -180,7 +187,7 @@ class SplitExplorer:
             )
             for j, cut in enumerate(self.cuts)
         ]
-        picture = w.HTML((first or self.figure(self.cuts))._repr_html_())
+        picture = w.HTML(self._shown["text/html"])
 
         def moved(change: dict) -> None:
             j = sliders.index(change["owner"])
@@ -193,20 +200,6 @@ class SplitExplorer:
         for slider in sliders:
             slider.observe(moved, names="value")
         return w.VBox([w.HBox(sliders, layout={"flex_flow": "row wrap"}), picture])
-
-    def __repr__(self) -> str:
-        return self.figure(self.cuts).alt
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The sliders for front ends that show widgets, the first figure for all others."""
-        first = self.figure(self.cuts)
-        bundle = first._repr_mimebundle_()
-        try:
-            widget = self.widget(first)
-        except ImportError:
-            return bundle
-        view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-        return {"application/vnd.jupyter.widget-view+json": view} | bundle
 
 
 def pushed(cuts: Sequence[int], moved: int) -> list[int]:

@@ -18,6 +18,7 @@ from matplotlib.patches import Patch, Rectangle
 from lockstep.cost import zero_memory
 from lockstep.trace.units import show_bytes
 from lockstep.viz.figure import BLUE, INK, ORANGE, QUIET, SKY, VERMILLION, YELLOW, Figure, our_style
+from lockstep.viz.with_widget import WithWidget
 
 WIDTH = 9.4  # inches
 LOOKS = {
@@ -184,8 +185,8 @@ def _told(
     return f"A rank of {ranks} holds: {now} Stages 1, 2 and 3 in GB, against {name}: {rows}."
 
 
-@dataclass(frozen=True)
-class StageExplorer:
+@dataclass(frozen=True, repr=False)
+class StageExplorer(WithWidget):
     """`stage_table` behind menus. models: name to parameters. gpus: name to bytes."""
 
     models: Mapping[str, int]
@@ -227,19 +228,6 @@ class StageExplorer:
         for menu in menus:
             menu.observe(draw, names="value")
         return w.VBox([w.HBox(menus, layout={"flex_flow": "row wrap"}), picture])
-
-    def __repr__(self) -> str:
-        return self._shown["text/plain"]
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The menus for front ends that show widgets, the first figure for all others."""
-        bundle: dict[str, Any] = dict(self._shown)
-        try:
-            widget = self.widget()
-        except ImportError:
-            return bundle
-        view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-        return {"application/vnd.jupyter.widget-view+json": view} | bundle
 
 
 def stage_explorer(
