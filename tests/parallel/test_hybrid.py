@@ -316,6 +316,7 @@ def build(comm, which):
     hybrid = Hybrid(stages, comm if which == "mesh" else mesh, F.mse_loss, schedule)
     samples = {"samples": 1, "data": 3 - comm.rank, "empty": 0}.get(which, 4)
     hybrid.step(torch.ones(samples, 2), torch.ones(samples, 2), [3, 2] if which == "sizes" else None)
+    hybrid.clip_grad_norm_(-1.0)
 
 
 @pytest.mark.parametrize(
@@ -337,6 +338,7 @@ def build(comm, which):
         ("data", "at most 3 samples on a data rank: 4 micro-batches need at least one each"),
         ("empty", "no samples on any rank: 4 micro-batches"),
         ("sizes", r"sizes are \[3, 2\]: 2 micro-batches of 4 samples in all are 2 numbers of at least 0 that add up"),
+        ("clip", "max_norm is -1.0: it is a number above 0"),  # it once turned every gradient round
     ],
 )
 def test_what_does_not_fit_is_answered_with_a_sentence(which, says):

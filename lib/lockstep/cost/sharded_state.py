@@ -19,7 +19,8 @@ def zero_bytes(parameters: int, ranks: int, stage: int, optimizer_bytes: int = 1
     12 are Adam's with the master copy (K in the paper). With N ranks: 4 P + 12 P / N in stage 1, 2 P + 14 P / N in
     stage 2, 16 P / N in stage 3, and in stage 0 all 16 P. Raises ValueError as `zero_memory` does.
     """
-    _check(parameters, ranks, stage)
+    _check_counts(parameters=parameters, ranks=ranks)
+    _check_stage(stage)
     if not isinstance(optimizer_bytes, int) or isinstance(optimizer_bytes, bool) or optimizer_bytes < 0:
         raise ValueError(f"optimizer_bytes is {optimizer_bytes!r}; it must be a whole number of at least 0")
     widths = {"parameters": 2, "gradients": 2, "optimizer": optimizer_bytes}
@@ -37,17 +38,21 @@ def zero_memory(
     check_optimizer(optimizer)
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {precision!r}; known are {', '.join(PRECISIONS)}")
-    _check(parameters, ranks, stage)
+    _check_counts(parameters=parameters, ranks=ranks)
+    _check_stage(stage)
     mixed = precision == "mixed"
     width = 2 if mixed else 4
     widths = {"parameters": width, "gradients": width, "optimizer": 4 * (STATE[optimizer] + mixed)}
     return _by_part(parameters, ranks, stage, widths)
 
 
-def _check(parameters: int, ranks: int, stage: int) -> None:
-    for name, value in (("parameters", parameters), ("ranks", ranks)):
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+
+
+def _check_stage(stage: int) -> None:
     if stage not in (0, 1, 2, 3) or isinstance(stage, bool):
         raise ValueError(f"stage is {stage!r}; there are stages 1, 2 and 3, and 0 shards nothing")
 
@@ -67,7 +72,5 @@ def zero3_estimate(parameters: int, largest_layer: int, ranks: int, offload: str
     kept = {"nothing": 18, "optimizer": 2, "all": 0}
     if offload not in kept:
         raise ValueError(f"offload is {offload!r}; known are {', '.join(kept)}")
-    for name, value in (("parameters", parameters), ("largest_layer", largest_layer), ("ranks", ranks)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+    _check_counts(parameters=parameters, largest_layer=largest_layer, ranks=ranks)
     return 4 * largest_layer + kept[offload] * parameters // ranks

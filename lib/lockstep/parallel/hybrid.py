@@ -27,6 +27,7 @@ from lockstep.parallel.pipeline.execute import Loss, Pipeline, check_untied
 from lockstep.parallel.pipeline.mailbox import even_sizes
 from lockstep.parallel.pipeline.schedule import Action, Schedule
 from lockstep.parallel.pipeline.schedules import one_f_one_b
+from lockstep.parallel.scaling import check_max_norm, clip_factor
 from lockstep.parallel.spread import Spread
 from lockstep.parallel.structures import start_receive, start_send
 from lockstep.parallel.tensor_parallel import TensorParallel
@@ -135,6 +136,7 @@ class Hybrid:
 
         Each parameter counts once, whoever has it. Call it before the optimizer's step.
         """
+        check_max_norm(max_norm)
         squares = torch.zeros(2, dtype=torch.float64, device=self.mesh.comm.device)  # of split and of whole parameters
         gradients = []
         for _, parameter, shared, _ in self._spread.parameters():
@@ -144,8 +146,9 @@ class Hybrid:
         if self._tensor.size > 1:
             squares[0] = self._tensor.all_reduce(squares[:1].clone())
         norm = self._line.all_reduce(squares.sum()).sqrt()
+        factor = clip_factor(norm, max_norm)
         for gradient in gradients:
-            gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0).to(gradient.dtype))
+            gradient.mul_(factor.to(gradient.dtype))
         return norm
 
     def full_state_dict(self) -> dict[str, Tensor]:

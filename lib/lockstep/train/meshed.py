@@ -22,7 +22,7 @@ from lockstep.parallel.layers import stages_between
 from lockstep.parallel.pipeline import SCHEDULES, Schedule
 from lockstep.parallel.pipeline.mailbox import even_sizes
 from lockstep.plan import balanced_partition
-from lockstep.train.step import Step, Strategy, add_up, forward_backward, span
+from lockstep.train.step import Step, Strategy, add_up, span, step_alone
 
 SYNCHRONOUS = {name: make for name, make in SCHEDULES.items() if name != "pipedream"}
 """The schedules that update once a batch, as one process does. PipeDream's is not."""
@@ -107,7 +107,7 @@ def _step(
     micro_batches: int | None,
 ) -> Step:
     if comm is None:
-        return _alone(model, optimizer)
+        return step_alone(None, model, optimizer)
     axes = axes_for(comm.size)
     if math.prod(axes.values()) != comm.size:
         said = ",".join(f"{name}={size}" for name, size in axes.items())
@@ -115,15 +115,6 @@ def _step(
     ranks = axes.get("pipeline", 1)
     plan = SYNCHRONOUS[schedule](ranks, micro_batches or (2 * ranks if ranks > 1 else 1))
     return _MeshStep(Mesh(comm, axes), plan, model, optimizer)
-
-
-def _alone(model: nn.Module, optimizer: Optimizer) -> Step:
-    def step(images: Tensor, labels: Tensor, batch: int) -> float:
-        loss = forward_backward(None, model, optimizer, images, labels, batch)
-        optimizer.step()
-        return loss
-
-    return step
 
 
 def _layers_of(model: nn.Module) -> list[nn.Module]:

@@ -69,6 +69,17 @@ def forward_backward(
     return loss.item()
 
 
+def step_alone(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
+    """The step of a process of its own, or of the only rank."""
+
+    def step(images: Tensor, labels: Tensor, batch: int) -> float:
+        loss = forward_backward(comm, model, optimizer, images, labels, batch)
+        optimizer.step()
+        return loss
+
+    return step
+
+
 def averaging_step(
     comm: Communicator, forward: Callable[[Tensor], Tensor], optimizer: Optimizer, finish: Callable[[], object] = int
 ) -> Step:

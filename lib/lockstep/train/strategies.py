@@ -22,20 +22,14 @@ from lockstep.parallel.agreement import copy_from_rank_0
 from lockstep.train.meshed import hybrid, pipeline, split, tensor
 from lockstep.train.served import parameter_server
 from lockstep.train.sharded import zero
-from lockstep.train.step import Step, Strategy, add_up, averaging_step, forward_backward
+from lockstep.train.step import Step, Strategy, add_up, averaging_step, forward_backward, step_alone
 
 
 def none(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
     """Train in one process. Raises ValueError when there are more."""
     if comm is not None and comm.size > 1:
         raise ValueError(f"strategy 'none' trains in one process, but there are {comm.size} ranks; try 'ddp'")
-
-    def step(images: Tensor, labels: Tensor, batch: int) -> float:
-        loss = forward_backward(comm, model, optimizer, images, labels, batch)
-        optimizer.step()
-        return loss
-
-    return step
+    return step_alone(comm, model, optimizer)
 
 
 def naive(comm: Communicator | None, model: nn.Module, optimizer: Optimizer) -> Step:
