@@ -271,7 +271,7 @@ reveal("08.p2", runs["flat ring"].seconds / runs[WHOSE].seconds)
 # quarter each. Look at the timeline: a short part inside, the slow part across, a short part inside.
 
 # %% tags=["experiment"]
-viz.timeline(runs[WHOSE], f"All-reduce of 400 MB over 2 nodes of 4, {WHOSE}")
+viz.timeline(runs[WHOSE], f"All-reduce of 400 MB over 2 nodes of 4, {WHOSE}; bytes and links 1/{SMALLER}")
 
 # %% [markdown]
 # (NCCL comes to the same by other ways: several rings, each of which crosses at another GPU, and trees. See Jeaugey 2019.)
