@@ -19,7 +19,8 @@ class Outcome:
 
     exercise: "05.2"; version: of the exercise. verdict: one of VERDICTS. points: earned, `of`: to be had.
     sentence: what is wrong, for the student. mistake: the name of the known mistake it behaves like, or "". hint: what
-    the feedback page offers next. seconds: of the student's code. level: the isolation it ran under.
+    the feedback page offers next. seconds: of the student's code. level: the isolation it ran under. by_hand: why a
+    person set these points, or "".
     """
 
     exercise: str
@@ -32,6 +33,7 @@ class Outcome:
     seconds: float = 0.0
     level: str = ""
     version: int = 1
+    by_hand: str = ""
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:

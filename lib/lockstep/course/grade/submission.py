@@ -38,6 +38,7 @@ class Submission:
     student: the key by which it was handed in (folder, LMS name). lab: "05". digest: SHA-256 of the bytes read.
     answers: text by the id of a question or answer cell. predictions: id to {"value", "reason"}.
     warnings: sentences for the instructor, of what had to be guessed. problem: why nothing could be read, or "".
+    broken: by function name, why its definition is not Python. lms_id: the number an LMS gave the student, or "".
     """
 
     student: str
@@ -50,3 +51,5 @@ class Submission:
     when: datetime | None = None
     warnings: tuple[str, ...] = ()
     problem: str = ""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    lms_id: str = ""

@@ -1,0 +1,156 @@
+"""Every hand-in read and judged, side by side on the cores: a result for each, and nobody stops the others.
+
+Floor 4, room `course`; read `reading` and `judging` first. A worker reads one student's files, takes what was judged
+before from the cache, and has the rest judged in a sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import lockstep
+from lockstep.course.grade.borrowed import borrowed, resolved
+from lockstep.course.grade.cache import Cache, Key
+from lockstep.course.grade.collect import Handin
+from lockstep.course.grade.outcome import Outcome
+from lockstep.course.grade.program import LabText
+from lockstep.course.grade.reading import read_handin
+from lockstep.course.grade.submission import Program, Submission
+from lockstep.course.grade.workers import Failure, run
+
+PATIENCE = 1200.0  # seconds for one student's files; a sandbox has its own, shorter limits for each exercise
+
+
+class Judge(Protocol):
+    """`grade_program`: one outcome for each of `exercises`."""
+
+    def __call__(
+        self, lab: str, program: Program, seed: int, *, exercises: Sequence[Any], isolation: str
+    ) -> list[Outcome]: ...
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One submission and what its exercises earned. failure: why there is no result, or ""."""
+
+    submission: Submission
+    outcomes: tuple[Outcome, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a batch is judged by. values(lab, student): the exercises, in the student's variant; name of the variant.
+
+    library: by exercise id a pair, the text that defines the course's own function and its name, for `mine`.
+    """
+
+    labs: Mapping[str, LabText]
+    values: Callable[[str, str], list[tuple[Any, str]]]
+    seed: int
+    judge: Judge
+    whose: Callable[[Submission], tuple[str, str]] = lambda submission: (submission.student, "")
+    library: Callable[[str], tuple[str, str] | None] = lambda id: None
+    isolation: str = "auto"
+    rest: str = ""
+
+
+def grade_all(
+    handins: Sequence[Handin], rules: Rules, cache: Cache, *, jobs: int = 1, patience: float = PATIENCE
+) -> Iterator[tuple[int, list[Graded]]]:
+    """The graded submissions of each hand-in with its place in `handins`, as they become ready."""
+
+    def work(handin: Handin) -> list[Graded]:
+        return [_graded(one, rules, cache) for one in read_handin(handin, rules.labs)]
+
+    for index, result in run(work, handins, jobs=jobs, patience=patience):
+        if isinstance(result, Failure):
+            handin = handins[index]
+            lab = next(iter(rules.labs)) if len(rules.labs) == 1 else ""
+            origin = handin.pieces[0].path if handin.pieces else None
+            lost = Submission(handin.student, lab, origin, when=handin.when, lms_id=handin.lms_id)
+            result = [Graded(lost, (), f"{result.why[:1].upper()}{result.why[1:]}.")]
+        yield index, result
+
+
+def _graded(submission: Submission, rules: Rules, cache: Cache) -> Graded:
+    """Judge one submission, or say why nothing in it can be judged."""
+    name, warning = rules.whose(submission)
+    if warning:
+        submission = replace(submission, warnings=(*submission.warnings, warning))
+    if not submission.lab:
+        return Graded(submission)
+    values = rules.values(submission.lab, name)
+    if submission.problem:
+        return Graded(submission, tuple(_unread(value, submission.problem) for value, _ in values))
+    versions = {value.id: value.version for value, _ in values}
+    keys = {value.id: _key(submission, value, variant, rules, versions) for value, variant in values}
+    known = {id: cache.get(key) for id, key in keys.items()}
+    missing = [value for value, _ in values if known[value.id] is None]
+    try:
+        fresh = _judged(submission, missing, rules, known) if missing else {}
+    except Exception as error:  # our fault, not the student's: no result rather than a wrong one
+        return Graded(submission, (), f"Grading itself failed: {type(error).__name__}: {str(error)[:300]}.")
+    for id, outcome in fresh.items():
+        cache.put(keys[id], outcome)
+    return Graded(submission, tuple(fresh.get(value.id) or known[value.id] for value, _ in values))
+
+
+def _key(submission: Submission, value: Any, variant: str, rules: Rules, versions: Mapping[str, int]) -> Key:
+    lent = as_digest(rules.rest, *sorted(f"{id} {versions.get(id)}" for id in borrowed(submission.program)))
+    return Key(
+        submission.digest, value.id, value.version, variant, float(value.points), rules.seed, lockstep.__version__, lent
+    )  # fmt: skip
+
+
+def _judged(
+    submission: Submission, values: Sequence[Any], rules: Rules, known: Mapping[str, Outcome | None]
+) -> dict[str, Outcome]:
+    """Outcomes by id, in two rounds where the program asks `mine` for functions of this lab."""
+    functions = rules.labs[submission.lab].functions
+    asked = borrowed(submission.program)
+    own = {id for id in asked if id in functions}
+    first = [one for one in values if one.id in own] if asked else list(values)
+    found: dict[str, Outcome] = {}
+    if first:
+        found |= _ask(submission, first, rules, own)
+    then = [one for one in values if one.id not in found]
+    if then:
+        passed = {
+            id for id in own if (found.get(id) or known.get(id)) and (found.get(id) or known[id]).verdict == "passed"
+        }
+        found |= _ask(submission, then, rules, passed)
+    return found
+
+
+def _ask(submission: Submission, values: Sequence[Any], rules: Rules, passed: set[str]) -> dict[str, Outcome]:
+    asked = borrowed(submission.program)
+    library = {id: lent for id in asked - passed if (lent := rules.library(id)) is not None}
+    functions = rules.labs[submission.lab].functions
+    program = resolved(submission.program, functions, passed, library)
+    outcomes = rules.judge(submission.lab, program, rules.seed, exercises=values, isolation=rules.isolation)
+    found = {one.exercise: one for one in outcomes}
+    lacking = [one.id for one in values if one.id not in found]
+    if lacking:
+        raise RuntimeError(f"no verdict came for {', '.join(lacking)}")
+    return {one.id: _explained(found[one.id], functions.get(one.id, ""), submission) for one in values}
+
+
+def _explained(outcome: Outcome, function: str, submission: Submission) -> Outcome:
+    """A function that is not there because its cell is not Python was attempted."""
+    why = submission.broken.get(function)
+    if outcome.verdict != "not attempted" or not why:
+        return outcome
+    return replace(outcome, verdict="crashed", sentence=f"Your function could not be read: {why}.")
+
+
+def _unread(value: Any, why: str) -> Outcome:
+    return Outcome(value.id, "not attempted", 0.0, float(value.points), sentence=why, version=value.version)
+
+
+def as_digest(*parts: str) -> str:
+    """One short text for several, that changes when any of them does."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
