@@ -71,6 +71,16 @@ def is_blank(fn: Callable[..., Any], stub: Callable[..., Any]) -> bool:
     if body is None:
         code = getattr(fn, "__code__", None)
         return code is not None and (code.co_code, code.co_names) == (_empty.__code__.co_code, ())
+    return _is_blank_body(body, stub)
+
+
+def is_blank_text(text: str, stub: Callable[..., Any]) -> bool:
+    """As `is_blank`, of the text of a definition that has not been run."""
+    body = _body_of(text)
+    return body is not None and _is_blank_body(body, stub)
+
+
+def _is_blank_body(body: list[ast.stmt], stub: Callable[..., Any]) -> bool:
     return all(map(_says_nothing, body)) or body_text(body) == body_text(_body(stub) or [])
 
 
@@ -81,11 +91,15 @@ def _empty() -> None:
 def _body(fn: Callable[..., Any]) -> list[ast.stmt] | None:
     """The statements of a function without its docstring; None without source, or when it is no plain `def`."""
     source = source_of(fn)
+    return _body_of(source) if source else None
+
+
+def _body_of(source: str) -> list[ast.stmt] | None:
     try:
-        tree = ast.parse(source) if source else None
+        tree = ast.parse(source)
     except SyntaxError:  # a lambda in the middle of an expression
         return None
-    if tree is None or not tree.body or not isinstance(tree.body[0], (ast.FunctionDef, ast.ClassDef)):
+    if not tree.body or not isinstance(tree.body[0], (ast.FunctionDef, ast.ClassDef)):
         return None
     return _without_docstring(tree.body[0].body)
 

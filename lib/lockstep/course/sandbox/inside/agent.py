@@ -1,0 +1,215 @@
+"""A student's process: it defines the program, tries one case after the other, and says what it saw as plain data.
+
+Floor 4, room `course`. Read `ranks` for rank functions; plain ones run in the main thread. The grader's messages are
+    {"define": statements, "refuse": names}                 -> {"problems": [...]}
+    {"call": payload, "function": name, "seconds": most}    -> {"seen": observation}
+    {"ranks": payload, "function": name, "seconds": most}   then one for each lane, {"to": lane, ...}, until {"over": ...}
+and a payload is a pickle, which goes this way only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from lockstep.comm import CommunicationError
+from lockstep.comm.errors import PeerLost
+from lockstep.course.sandbox.inside.program import define
+from lockstep.course.sandbox.inside.ranks import Lane
+from lockstep.course.sandbox.inside.refuse import refuse
+from lockstep.course.sandbox.wire import Gone, Line
+from lockstep.exercises.forbidden import ForbiddenCall
+from lockstep.exercises.observe import Failure, Observation, capture, failure, fresh_state, is_students
+from lockstep.exercises.plain import plain
+from lockstep.world.copies import Copies
+from lockstep.world.generators import Generators
+from lockstep.world.shipping import ShippingError
+
+ERRORS = {one.__name__: one for one in (CommunicationError, PeerLost, ValueError, TypeError, ForbiddenCall)}
+
+
+class Missing(Exception):
+    """The program does not define what was asked for."""
+
+
+class Agent:
+    """One student's program in this process."""
+
+    def __init__(self, line: Line) -> None:
+        self.line, self.sending = line, threading.Lock()
+        self.namespace: dict[str, Any] = {"__name__": "__main__", "display": lambda *_, **__: None}
+        self.run: Run | None = None
+
+    def serve(self) -> None:
+        """Answer until the grader has gone."""
+        with contextlib.suppress(Gone):
+            while True:
+                message = self.line.receive()
+                if "define" in message:
+                    refuse(message["refuse"])
+                    self.say(problems=define(message["define"], self.namespace))
+                elif "call" in message:
+                    self._call(message)
+                elif "ranks" in message:
+                    self.run = Run(self, message)
+                elif self.run is not None:
+                    self.run.take(message)
+
+    def say(self, **message: Any) -> None:
+        with self.sending:
+            self.line.send(message)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        if name not in self.namespace:
+            raise Missing(f"the program defines no `{name}`")
+        return self.namespace[name]
+
+    def _call(self, message: dict[str, Any]) -> None:
+        """One case of a plain function, or of a kernel."""
+        with Watchdog(self, message["seconds"]):
+            try:
+                observe, case = pickle.loads(message["call"])
+                seen = observe(self.function(message["function"]), case)
+            except Exception as error:
+                seen = Observation(error=failure(error))
+            fields = {"value": seen.value, "arguments": seen.arguments, "printed": seen.printed}
+        counts = {str(name): float(number) for name, number in seen.counts.items()}
+        self.say(seen={**fields, "counts": counts, "error": seen.error and as_plain(seen.error)})
+
+
+class Run:
+    """The ranks of one case of a rank function."""
+
+    def __init__(self, agent: Agent, message: dict[str, Any]) -> None:
+        self.agent = agent
+        self.lanes: dict[int, Lane] = {}
+        self._kept: dict[int, Callable[..., Any]] = {}
+        self._results: dict[int, Any] = {}
+        self._unfinished: dict[int, list[Any]] = {}
+        self._around = contextlib.ExitStack()
+        self._watchdog = self._around.enter_context(Watchdog(agent, message["seconds"]))
+        self._around.enter_context(fresh_state())
+        self.printed = self._around.enter_context(capture())
+        drive, each, args, kwargs, seed = pickle.loads(message["ranks"])
+        self.generators = self._around.enter_context(Generators(seed))
+        self.each, self.problem = each, None
+        try:
+            self.copies = Copies(_Program(agent.function(message["function"]), drive), args, kwargs)
+        except (Missing, ShippingError) as error:
+            self.problem = error
+
+    def take(self, message: dict[str, Any]) -> None:
+        """A message for a lane, or the end."""
+        if "over" in message:
+            for lane in self.lanes.values():
+                lane.inbox.put({"stop": True})
+            printed = self.printed.getvalue()
+            self._around.close()
+            self.agent.run = None
+            self.agent.say(printed=printed)
+            return
+        key = message["to"]
+        if key not in self.lanes:
+            self.lanes[key] = Lane(self, key, message["rank"])
+        self.lanes[key].inbox.put(message)
+
+    def say(self, lane: int, **message: Any) -> None:
+        self.agent.say(**{"from": lane, **message})
+
+    def unfinished(self, rank: int) -> list[Any]:
+        """The handles that this rank has not waited for."""
+        return self._unfinished.setdefault(rank, [])
+
+    def keep(self, work: Callable[..., Any]) -> int:
+        """A number for a function that the grader may ask for later."""
+        number = len(self._kept) + 1
+        self._kept[number] = work
+        return number
+
+    def result(self, work: int) -> Any:
+        """What it gave: the object itself, which never left this process."""
+        return self._results.pop(work, None)
+
+    def work(self, number: int, comm: Any) -> Any:
+        """Work 0 is the rank's function from its beginning; the others were kept."""
+        if number:
+            self._results[number] = self._kept.pop(number)(comm)
+            return None
+        if self.problem is not None:
+            raise self.problem
+        program, args, kwargs = self.copies.new()
+        own = pickle.loads(self.each)[comm.rank] if self.each else ()
+        value = program.call(comm, *own, *args, **kwargs)
+        changed = [handle.key for handle in self.unfinished(comm.rank) if handle.changed]
+        return plain(value), plain([*own, *args, *kwargs.values()]), changed
+
+    def failure(self, error: BaseException) -> dict[str, Any]:
+        return as_plain(failure(error))
+
+    @staticmethod
+    def error(kind: str, text: str) -> BaseException:
+        """The exception that a call raised over there."""
+        return ERRORS.get(kind, RuntimeError)(text)
+
+
+class _Program:
+    """The student's function, driven as the exercise says."""
+
+    def __init__(self, fn: Callable[..., Any], drive: Callable[..., Any] | None) -> None:
+        self.fn, self.drive = fn, drive
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs) if self.drive is None else self.drive(self.fn, *args, **kwargs)
+
+
+class Watchdog(threading.Thread):
+    """Says which line runs when the time is over; what comes after that is the grader's matter."""
+
+    def __init__(self, agent: Agent, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self.agent, self.seconds, self.done, self.main = agent, seconds, threading.Event(), threading.get_ident()
+
+    def __enter__(self) -> Watchdog:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+
+    def run(self) -> None:
+        if not self.done.wait(self.seconds):
+            self.agent.say(late=list(_running_line()))
+
+
+def _running_line() -> tuple[str, int]:
+    """The innermost line of the student's code that is running; ("", 0) when none is."""
+    found = []
+    for ident, frame in sys._current_frames().items():
+        innermost = frame
+        while frame is not None and not frame.f_code.co_filename.startswith("<cell "):
+            frame = frame.f_back
+        if frame is not None and ident != threading.get_ident():
+            waits = innermost.f_code.co_filename.endswith(("inside/ranks.py", "threading.py"))
+            found.append(((waits, frame is not innermost), frame.f_code.co_filename, frame.f_lineno))
+    return min(found, default=(None, "", 0))[1:]
+
+
+def as_plain(error: Failure) -> dict[str, Any]:
+    """Its fields; `quoted` where the failure is that of a kernel."""
+    said = {name: getattr(error, name) for name in ("type", "message", "line", "own")}
+    quoted = [[int(line), str(text)[:200]] for line, text in getattr(error, "quoted", ())][:20]
+    file = error.file if is_students(error.file) else ""
+    return said | {"file": file, "quoted": quoted, "kernel": hasattr(error, "quoted")}
+
+
+def start(line: Line) -> None:
+    """Serve the grader in this process until it has gone, and end the process without anybody's last words."""
+    try:
+        Agent(line).serve()
+    finally:
+        os._exit(0)

@@ -1,0 +1,140 @@
+"""Try one exercise of a program in a process of its own, on draws of cases that it does not know.
+
+Floor 4, room `course`. What comes back are observations; nobody judges here.
+
+Not protected, since it runs beside the student's code over there: what a *drive* reads off (times of passes, bytes of one
+pass, memory held, hooks left), and the counts of a kernel's launch. A function that is out to forge them can. What it
+returns it has to compute; traffic, order, collectives, the trace and the seconds of ranks are seen here, see `world`.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import SimpleNamespace
+
+import cloudpickle
+
+from lockstep.course.grade.submission import Program
+from lockstep.course.sandbox.box import Box, Child, Limits
+from lockstep.course.sandbox.reading import TimedOut, listen, read_observation
+from lockstep.course.sandbox.wire import Garbled, Gone, Late
+from lockstep.course.sandbox.world import observe_ranks
+from lockstep.exercises.exercise import Case, Exercise
+from lockstep.exercises.observe import Failure, Observation, Simulate
+from lockstep.world.shipping import dumps
+
+DEFINING, EACH = 8.0, 10.0  # seconds: for the whole program, and for each draw of cases, as in `check`
+GRACE = 1.0  # seconds that a process has to say at which line it is
+
+
+@dataclass
+class Tried:
+    """seen: for each draw, observations of its cases, fewer where it ended early. problems: statements that failed."""
+
+    seen: list[list[Observation]] = field(default_factory=list)
+    problems: list[tuple[int, int, str]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def try_program(
+    box: Box, exercise: Exercise, program: Program, draws: Sequence[Sequence[Case]], refused: Sequence[str] = ()
+) -> Tried:
+    """Define the program, then observe the exercise's function on every case, until one comes to no end.
+
+    refused: dotted names that do not work over there, see `inside/refuse.py`. Raises BoxLost.
+    """
+    tried = Tried()
+    end: Failure | None = None
+    limits = Limits(seconds=DEFINING + EACH * len(draws))
+    with box.child(limits) as child:
+        try:
+            _define(child, program, refused, tried)
+            for cases in draws:
+                tried.seen.append([])
+                deadline = time.monotonic() + EACH
+                for case in cases:
+                    tried.seen[-1].append(_observe(child, exercise, case, deadline))
+        except TimedOut as late:
+            end = Failure("Timeout", f"{EACH:g} s", late.file, late.line)
+        except Late:
+            end = Failure("Timeout", f"{EACH:g} s")
+        except Garbled as error:
+            end = Failure("Garbled", f"its process does not speak as it should: {error}")
+        except Gone:
+            pass
+        ended = end is not None or len(tried.seen) == len(draws) and len(tried.seen[-1]) == len(draws[-1])
+    tried.seconds = child.seconds
+    if not ended:
+        end = _death(child)
+    if end is not None:
+        tried.seen = tried.seen or [[]]
+        tried.seen[-1].append(Observation(error=end))
+    return tried
+
+
+def _define(child: Child, program: Program, refused: Sequence[str], tried: Tried) -> None:
+    deadline = time.monotonic() + DEFINING
+    statements = [(one.text, one.cell, one.line) for one in program.statements]
+    child.send(deadline, define=statements, refuse=list(refused))
+    for problem in listen(child, "problems", deadline)["problems"]:
+        if type(problem) is not list or list(map(type, problem)) != [int, int, str]:
+            raise Garbled("a problem is none")
+        tried.problems.append((problem[0], problem[1], problem[2][:300]))
+
+
+def _observe(child: Child, exercise: Exercise, case: Case, deadline: float) -> Observation:
+    if isinstance(exercise.observe, Simulate):
+        with by_value():
+            each = None if case.each is None else dumps(case.each)
+            payload = dumps((exercise.observe.drive, each, case.args, dict(case.kwargs), case.world.get("seed", 0)))
+        return observe_ranks(child, exercise.function, payload, case, exercise.forbidden, deadline)
+    payload = _plain_payload(exercise, case)
+    seconds = max(0.1, deadline - time.monotonic())
+    child.send(deadline, call=payload, function=exercise.function, seconds=seconds)
+    return read_observation(listen(child, "seen", deadline + GRACE)["seen"])
+
+
+def _plain_payload(exercise: Exercise, case: Case) -> bytes:
+    """The observer, and of the case what is called: no names, no judge, no reference."""
+    given = SimpleNamespace(args=case.args, kwargs=dict(case.kwargs), ranks=None)
+    with by_value():
+        return dumps((exercise.observe, given))
+
+
+@contextmanager
+def by_value() -> Iterator[None]:
+    """Let functions of the labs' modules be pickled whole: a box has no such modules."""
+    labs = [module for name, module in sys.modules.items() if re.fullmatch(r"lockstep\.exercises\.lab\d\d", name)]
+    for module in labs:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in labs:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+@lru_cache(maxsize=1)
+def _numbers_of_signals() -> dict[int, str]:
+    return {number.value: number.name for number in signal.Signals}
+
+
+def _death(child: Child) -> Failure:
+    """Why there is no answer, from how the process ended."""
+    if child.killed:
+        return Failure("Killed", "it closes its connection to the grader")
+    if child.status == -signal.SIGXCPU:
+        return Failure("Timeout", "its seconds of the processor")
+    if child.status == -signal.SIGKILL:
+        return Failure("MemoryError", "the system killed its process, most likely for want of memory")
+    if child.status < 0:
+        name = _numbers_of_signals().get(-child.status, f"signal {-child.status}")
+        return Failure("Killed", f"it is ended by {name}")
+    return Failure("Killed", f"it ends its process with exit code {child.status}")
