@@ -19,6 +19,8 @@ from torch import Tensor
 from lockstep.comm import Bucket, Communicator, Handle
 from lockstep.compress.finite import check_finite, check_tensor
 from lockstep.compress.payload import Payload
+from lockstep.compress.work import passes, working
+from lockstep.cost import Cost
 
 
 class Round(Protocol):
@@ -54,6 +56,18 @@ class Compressor(ABC):
         """Bytes that all `ranks` together send to average a gradient of `shape`; a dense ring sends 2(p-1)n."""
 
     @abstractmethod
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """Of making what is sent of a tensor of `shape`, as counted in `work`."""
+
+    @abstractmethod
+    def decompress_cost(self, shape: Sequence[int], ranks: int, dtype: torch.dtype = torch.float32) -> Cost:
+        """Of making the mean of what `ranks` sent of a tensor of `shape`."""
+
+    @abstractmethod
+    def residual_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """Of taking from a tensor of `shape` what this rank sent of it."""
+
+    @abstractmethod
     def begin(self, comm: Communicator, tensors: Sequence[Tensor], names: Sequence[str]) -> Round:
         """Start to average finite `tensors` over ranks; every rank calls it alike. They are left as they are."""
 
@@ -67,10 +81,15 @@ class Compressor(ABC):
         return self.encode(tensor.detach(), name)
 
     def start(self, comm: Communicator, bucket: Bucket) -> Handle:
-        """Start to average a bucket; see `comm.Exchange`. Raises NotFinite naming a gradient with NaN in it."""
+        """Start to average a bucket; see `comm.Exchange`. Raises NotFinite naming a gradient with NaN in it.
+
+        Its costs lie in spans "compress", here, and "decompress", in `wait()`; one pass looks for NaN. Charge backward
+        by layers (`comm.charge`): a span with a cost of its own around backward would take these costs for its own.
+        """
         names = bucket.names or [f"part {at} of bucket {bucket.index}" for at in range(len(bucket.parts))]
-        if not bucket.flat.sum().isfinite():
-            check_finite(bucket.parts, names, comm.rank)
+        with working(comm, "compress", passes(bucket.flat.numel(), bucket.flat.dtype)):
+            if not bucket.flat.sum().isfinite():
+                check_finite(bucket.parts, names, comm.rank)
         return _Averaging(self.begin(comm, bucket.parts, names), bucket)
 
 

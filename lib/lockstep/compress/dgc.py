@@ -16,7 +16,9 @@ from lockstep.comm import Communicator
 from lockstep.compress.compressor import check_count, check_fraction
 from lockstep.compress.gathered import GatheredRound
 from lockstep.compress.payload import Payload
-from lockstep.compress.sparse import Sparse, kept, largest, sparse_bytes, sparse_payload
+from lockstep.compress.sparse import Sparse, kept, largest, largest_cost, sparse_bytes, sparse_payload
+from lockstep.compress.work import passes, scattered
+from lockstep.cost import Cost
 
 WARM_UP = (0.25, 0.0625, 0.015625, 0.004)
 """Fractions that are sent in the four parts of the warm-up (the paper's sparsities of 75 to 99.6 %)."""
@@ -70,6 +72,20 @@ class DGC(Sparse):
         v[indices] = 0
         u[indices] = 0
         return payload
+
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, step: int | None = None) -> Cost:
+        """g, u and v are read and u and v written, one pass more with `clip`; five select (`largest_cost`), then u and v
+        are set to zero at the places that are sent in `step`, by default after the warm-up."""
+        n, sent = torch.Size(shape).numel(), self.payload_bytes(shape, dtype, step)
+        momentum = passes(n, dtype, 5 if self.clip is None else 6)
+        return momentum + largest_cost(n, dtype) + Cost(bytes=sent) + scattered(sent // sparse_bytes(1, dtype), 2)
+
+    def cost_ahead(self, tensors: Sequence[Tensor], names: Sequence[str]) -> Cost:
+        costs = [
+            self.compress_cost(tensor.shape, tensor.dtype, self._steps.get(name, 0))
+            for tensor, name in zip(tensors, names, strict=True)
+        ]
+        return sum(costs, Cost())
 
     def payload_bytes(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, step: int | None = None) -> int:
         """Value and index of each that is kept in `step`, by default after the warm-up."""

@@ -15,6 +15,8 @@ from lockstep.compress.compressor import Compressor, Round
 from lockstep.compress.dgc import DGC
 from lockstep.compress.payload import Payload
 from lockstep.compress.random_k import RandomK
+from lockstep.compress.work import of_all, passes, working
+from lockstep.cost import Cost
 
 
 class ErrorFeedback(Compressor):
@@ -58,8 +60,21 @@ class ErrorFeedback(Compressor):
         """Those of the compressor."""
         return self.compressor.wire_bytes(shape, ranks, dtype)
 
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """The compressor's; before it, tensor and residual are read, and their sum is written."""
+        return _add_cost(shape, dtype) + self.compressor.compress_cost(shape, dtype)
+
+    def decompress_cost(self, shape: Sequence[int], ranks: int, dtype: torch.dtype = torch.float32) -> Cost:
+        """The compressor's, and what is left is computed."""
+        return self.compressor.decompress_cost(shape, ranks, dtype) + self.compressor.residual_cost(shape, dtype)
+
+    def residual_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """That of the compressor."""
+        return self.compressor.residual_cost(shape, dtype)
+
     def begin(self, comm: Communicator, tensors: Sequence[Tensor], names: Sequence[str]) -> Round:
-        corrected = [self._corrected(tensor, name) for tensor, name in zip(tensors, names, strict=True)]
+        with working(comm, "compress", of_all(_add_cost, tensors)):
+            corrected = [self._corrected(tensor, name) for tensor, name in zip(tensors, names, strict=True)]
         return _FeedbackRound(self.compressor.begin(comm, corrected, names), corrected)
 
     def _corrected(self, tensor: Tensor, name: str) -> Tensor:
@@ -74,6 +89,10 @@ class ErrorFeedback(Compressor):
                 f"own needs a name of its own."
             )
         return residual.add_(tensor)
+
+
+def _add_cost(shape: Sequence[int], dtype: torch.dtype) -> Cost:
+    return passes(torch.Size(shape).numel(), dtype, 3)
 
 
 class _FeedbackRound:

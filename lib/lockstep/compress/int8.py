@@ -17,6 +17,8 @@ from lockstep.compress.blocks import block_count, in_blocks, round_stochasticall
 from lockstep.compress.compressor import Compressor, check_count
 from lockstep.compress.finite import scale_dtype
 from lockstep.compress.payload import Payload, join_fields, split_fields
+from lockstep.compress.work import of_all, passes, working
+from lockstep.cost import Cost
 
 MOST = 127  # the largest code: one scale serves both signs
 
@@ -57,6 +59,22 @@ class Int8(Compressor):
         """p-1 payloads in the all-to-all and p-1 in the all-gather."""
         return 2 * (ranks - 1) * self.payload_bytes(shape, dtype)
 
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """The tensor is read and the payload written, once."""
+        return passes(torch.Size(shape).numel(), dtype) + Cost(bytes=self.payload_bytes(shape, dtype))
+
+    def decompress_cost(self, shape: Sequence[int], ranks: int, dtype: torch.dtype = torch.float32) -> Cost:
+        """The owner's part, and then the payloads of all owners are read and the mean written."""
+        return self.own_cost(shape, ranks, dtype) + self.compress_cost(shape, dtype)
+
+    def residual_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """The payload is read, and the tensor is read and written."""
+        return passes(torch.Size(shape).numel(), dtype, 2) + Cost(bytes=self.payload_bytes(shape, dtype))
+
+    def own_cost(self, shape: Sequence[int], ranks: int, dtype: torch.dtype = torch.float32) -> Cost:
+        """Of an owner: pieces that make up a payload are read, and the mean's, 1/ranks of one, is written."""
+        return Cost(bytes=self.payload_bytes(shape, dtype)) * (1 + 1 / ranks)
+
     def begin(self, comm: Communicator, tensors: Sequence[Tensor], names: Sequence[str]) -> _OwnersRound:
         return _OwnersRound(self, comm, tensors)
 
@@ -74,10 +92,11 @@ class _OwnersRound:
     """An all-to-all of everyone's pieces to their owners, then an all-gather of the means."""
 
     def __init__(self, compressor: Int8, comm: Communicator, tensors: Sequence[Tensor]) -> None:
-        self._compressor, self._comm = compressor, comm
-        self._pieces = [compressor.pieces(tensor, at, comm.size) for at, tensor in enumerate(tensors)]  # [tensor][rank]
-        self._sent = [[compressor.encode(piece, "") for piece in pieces] for pieces in self._pieces]
-        to_rank = [torch.cat([of_tensor[rank].wire for of_tensor in self._sent]) for rank in range(comm.size)]
+        self._compressor, self._comm, self._tensors = compressor, comm, tensors
+        with working(comm, "compress", of_all(compressor.compress_cost, tensors)):
+            pieces = [compressor.pieces(tensor, at, comm.size) for at, tensor in enumerate(tensors)]  # [tensor][rank]
+            self._sent = [[compressor.encode(piece, "") for piece in of_tensor] for of_tensor in pieces]
+            to_rank = [torch.cat([of_tensor[rank].wire for of_tensor in self._sent]) for rank in range(comm.size)]
         self._sizes = [wire.numel() for wire in to_rank]
         own = [self._sizes[comm.rank]] * comm.size
         self._handle: Handle = comm.all_to_all(
@@ -87,27 +106,32 @@ class _OwnersRound:
 
     def finish(self, means: Sequence[Tensor]) -> None:
         """See `Round`."""
-        rank, size = self._comm.rank, self._comm.size
-        mine = [of_tensor[rank] for of_tensor in self._sent]
-        received = [self._decompress(wire, mine) for wire in self._handle.wait().chunk(size)]
-        totals = [sum(pieces[1:], pieces[0]).div_(size) for pieces in zip(*received, strict=True)]
-        payloads = [self._compressor.encode(total, "") for total in totals]
-        joined = self._comm.all_gather(torch.cat([payload.wire for payload in payloads]), sizes=self._sizes)
-        by_rank = [
-            self._decompress(wire, [of_tensor[owner] for of_tensor in self._sent])
-            for owner, wire in enumerate(joined.split(self._sizes))
-        ]
-        for mean, pieces in zip(means, zip(*by_rank, strict=True), strict=True):
-            mean.copy_(torch.cat(pieces).view(mean.shape))
+        comm, compressor = self._comm, self._compressor
+        rank, size = comm.rank, comm.size
+        arrived = self._handle.wait()
+        with working(comm, "decompress", of_all(compressor.own_cost, self._tensors, size)):
+            mine = [of_tensor[rank] for of_tensor in self._sent]
+            received = [self._decompress(wire, mine) for wire in arrived.chunk(size)]
+            totals = [sum(pieces[1:], pieces[0]).div_(size) for pieces in zip(*received, strict=True)]
+            own = torch.cat([compressor.encode(total, "").wire for total in totals])
+        joined = comm.all_gather(own, sizes=self._sizes)
+        with working(comm, "decompress", of_all(compressor.compress_cost, self._tensors)):
+            by_rank = [
+                self._decompress(wire, [of_tensor[owner] for of_tensor in self._sent])
+                for owner, wire in enumerate(joined.split(self._sizes))
+            ]
+            for mean, pieces in zip(means, zip(*by_rank, strict=True), strict=True):
+                mean.copy_(torch.cat(pieces).view(mean.shape))
         self._owned = list(zip(totals, by_rank[rank], strict=True))
 
     def leave_residual(self, tensors: Sequence[Tensor]) -> None:
         """See `Round`."""
         rank, size = self._comm.rank, self._comm.size
-        for tensor, sent, (mean, received) in zip(tensors, self._sent, self._owned, strict=True):
-            own = [self._compressor.decompress(payload) for payload in sent]
-            own[rank] += size * (received - mean)  # the second rounding, on behalf of all ranks
-            tensor.sub_(torch.cat(own).view(tensor.shape))
+        with working(self._comm, "decompress", of_all(self._compressor.residual_cost, tensors)):
+            for tensor, sent, (mean, received) in zip(tensors, self._sent, self._owned, strict=True):
+                own = [self._compressor.decompress(payload) for payload in sent]
+                own[rank] += size * (received - mean)  # the second rounding, on behalf of all ranks
+                tensor.sub_(torch.cat(own).view(tensor.shape))
 
     def _decompress(self, wire: Tensor, like: Sequence[Payload]) -> list[Tensor]:
         """One piece of each tensor, from payloads of the same sizes as `like` side by side."""

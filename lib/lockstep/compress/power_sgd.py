@@ -17,6 +17,8 @@ from lockstep.compress.drawing import Draws
 from lockstep.compress.finite import scale_dtype
 from lockstep.compress.orthonormal import orthonormalise
 from lockstep.compress.payload import Payload
+from lockstep.compress.work import of_all, passes, working
+from lockstep.cost import Cost
 
 
 class PowerSGD(Compressor):
@@ -51,6 +53,32 @@ class PowerSGD(Compressor):
     def wire_bytes(self, shape: Sequence[int], ranks: int, dtype: torch.dtype = torch.float32) -> int:
         """2(p-1) payloads: two ring all-reduces, one of P and one of Q."""
         return 2 * (ranks - 1) * self.payload_elements(shape) * scale_dtype(dtype).itemsize
+
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """M Q, Gram and Schmidt's r(r+1)/2 updates of a column, and M^T P; a tensor that is sent as it is, is copied."""
+        return self.first_cost(shape, dtype) + self.second_cost(shape, dtype)
+
+    def decompress_cost(self, shape: Sequence[int], ranks: int, dtype: torch.dtype = torch.float32) -> Cost:
+        """P Q^T, or a copy."""
+        return self.first_cost(shape, dtype)
+
+    def residual_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """P Q^T is taken from the tensor, which is read and written; or zeros are written."""
+        n = torch.Size(shape).numel()
+        return passes(n, dtype) + self.first_cost(shape, dtype) if self.compresses(shape) else passes(n, dtype)
+
+    def first_cost(self, shape: Sequence[int], dtype: torch.dtype) -> Cost:
+        """Of the product of M or of P Q^T with one thin matrix for another, or of a copy."""
+        elements = torch.Size(shape).numel()
+        thin = passes(self.payload_elements(shape), scale_dtype(dtype))
+        return passes(elements, dtype) + thin + Cost(flops=2 * elements * self.rank * self.compresses(shape))
+
+    def second_cost(self, shape: Sequence[int], dtype: torch.dtype) -> Cost:
+        """Of what is done between the two all-reduces."""
+        if not self.compresses(shape):
+            return Cost()
+        updates, column = self.rank * (self.rank + 1) // 2, matrix_shape(shape)[0]
+        return self.first_cost(shape, dtype) + passes(column, scale_dtype(dtype), 3 * updates)
 
     def encode(self, tensor: Tensor, name: str) -> Payload:
         dtype = scale_dtype(tensor.dtype)
@@ -92,7 +120,7 @@ class _PowerRound:
     """Two all-reduces: of M Q beside what is sent as it is, and of M^T P."""
 
     def __init__(self, method: PowerSGD, comm: Communicator, tensors: Sequence[Tensor], names: Sequence[str]) -> None:
-        self._method, self._comm = method, comm
+        self._method, self._comm, self._tensors = method, comm, tensors
         thin = [method.compresses(tensor.shape) for tensor in tensors]
         self._thin = [at for at, is_thin in enumerate(thin) if is_thin]
         self._whole = [at for at, is_thin in enumerate(thin) if not is_thin]
@@ -104,44 +132,59 @@ class _PowerRound:
         self._whole_sizes = [tensors[at].numel() for at in self._whole]
         first = torch.empty(sum(self._whole_sizes) + sum(self._p_sizes), dtype=dtype, device=comm.device)
         self._first = first.split([*self._whole_sizes, *self._p_sizes])
-        for at, place in zip(self._whole, self._first, strict=False):
-            place.view(tensors[at].shape).copy_(tensors[at])
-        for m, name, place in zip(self._ms, self._names, self._first[len(self._whole) :], strict=True):
-            torch.mm(m, method.take_q(name, m), out=place.view(-1, r))
+        with working(comm, "compress", of_all(method.first_cost, tensors)):
+            for at, place in zip(self._whole, self._first, strict=False):
+                place.view(tensors[at].shape).copy_(tensors[at])
+            for m, name, place in zip(self._ms, self._names, self._first[len(self._whole) :], strict=True):
+                torch.mm(m, method.take_q(name, m), out=place.view(-1, r))
         self._handle: Handle = comm.all_reduce(first, op="mean", async_op=True)
         self._ps: list[Tensor] = []
         self._own_qs: list[Tensor] = []
+        self._q_sizes: list[int] = []
 
     def finish(self, means: Sequence[Tensor]) -> None:
         """See `Round`."""
         self._handle.wait()
-        for at, place in zip(self._whole, self._first, strict=False):
-            means[at].copy_(place.view(means[at].shape))
-        if not self._ms:
-            return
+        if self._ms:
+            with working(self._comm, "compress", of_all(self._method.second_cost, self._tensors)):
+                own, alive = self._project()
+            mean_q = self._comm.all_reduce(own, op="mean")
+        with working(self._comm, "decompress", of_all(self._method.first_cost, self._tensors)):
+            for at, place in zip(self._whole, self._first, strict=False):
+                means[at].copy_(place.view(means[at].shape))
+            if self._ms:
+                self._multiply(mean_q, means, alive)
+
+    def _project(self) -> tuple[Tensor, bool]:
+        """All M^T P side by side, of which `_own_qs` are a copy, and whether no column of a P is zero."""
         r = self._method.rank
         self._ps, alive = orthonormalise([place.view(-1, r) for place in self._first[len(self._whole) :]])
-        own = torch.empty(sum(m.shape[1] for m in self._ms) * r, dtype=self._ms[0].dtype, device=self._comm.device)
-        sizes = [m.shape[1] * r for m in self._ms]
-        self._own_qs = [q.view(-1, r) for q in own.split(sizes)]
+        self._q_sizes = [m.shape[1] * r for m in self._ms]
+        own = torch.empty(sum(self._q_sizes), dtype=self._ms[0].dtype, device=self._comm.device)
+        self._own_qs = [q.view(-1, r) for q in own.split(self._q_sizes)]
         for m, p, q in zip(self._ms, self._ps, self._own_qs, strict=True):
             torch.mm(m.t(), p, out=q)
-        mean_q = self._comm.all_reduce(own.clone(), op="mean")
-        for at, p, q in zip(self._thin, self._ps, mean_q.split(sizes), strict=True):
+        return own.clone(), alive
+
+    def _multiply(self, mean_q: Tensor, means: Sequence[Tensor], alive: bool) -> None:
+        """Write the means P Q^T, and keep Q."""
+        r = self._method.rank
+        for at, p, q in zip(self._thin, self._ps, mean_q.split(self._q_sizes), strict=True):
             _write_product(p, q.view(-1, r), means[at])
-        for name, q in zip(self._names, start_from(mean_q).split(sizes), strict=True):
+        for name, q in zip(self._names, start_from(mean_q).split(self._q_sizes), strict=True):
             self._method.keep_q(name, q.view(-1, r), alive)
 
     def leave_residual(self, tensors: Sequence[Tensor]) -> None:
         """See `Round`. This rank sent P times its own Q."""
-        for at in self._whole:
-            tensors[at].zero_()
-        for at, p, q in zip(self._thin, self._ps, self._own_qs, strict=True):
-            matrix = tensors[at].view(p.shape[0], -1)
-            if matrix.dtype is p.dtype:
-                matrix.addmm_(p, q.t(), alpha=-1)
-            else:
-                matrix.sub_(p @ q.t())
+        with working(self._comm, "decompress", of_all(self._method.residual_cost, tensors)):
+            for at in self._whole:
+                tensors[at].zero_()
+            for at, p, q in zip(self._thin, self._ps, self._own_qs, strict=True):
+                matrix = tensors[at].view(p.shape[0], -1)
+                if matrix.dtype is p.dtype:
+                    matrix.addmm_(p, q.t(), alpha=-1)
+                else:
+                    matrix.sub_(p @ q.t())
 
 
 def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:

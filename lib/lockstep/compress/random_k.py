@@ -16,6 +16,8 @@ from lockstep.compress.finite import scale_dtype
 from lockstep.compress.payload import Payload
 from lockstep.compress.sparse import kept
 from lockstep.compress.summed import Summed
+from lockstep.compress.work import passes, scattered
+from lockstep.cost import Cost
 
 
 class RandomK(Summed):
@@ -53,6 +55,21 @@ class RandomK(Summed):
     def subtract(self, payload: Payload, received: Tensor, tensor: Tensor) -> None:
         """Only at the places that were sent; `tensor` is contiguous."""
         tensor.view(-1).index_add_(0, payload.known, payload.wire.to(tensor.dtype), alpha=-1)
+
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """Values are read at their places and written; places are drawn on the CPU."""
+        k = self.payload_elements(shape)
+        return scattered(k) + passes(k, scale_dtype(dtype))
+
+    def decompress_cost(self, shape: Sequence[int], ranks: int, dtype: torch.dtype = torch.float32) -> Cost:
+        """Zeros are written, then the values at their places."""
+        k = self.payload_elements(shape)
+        return passes(torch.Size(shape).numel(), dtype) + passes(k, scale_dtype(dtype)) + scattered(k)
+
+    def residual_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """Values are taken off at their places."""
+        k = self.payload_elements(shape)
+        return passes(k, scale_dtype(dtype)) + scattered(k, 2)
 
     def payload_elements(self, shape: Sequence[int]) -> int:
         """Values alone."""

@@ -19,6 +19,8 @@ from lockstep.compress.drawing import Draws
 from lockstep.compress.finite import scale_dtype
 from lockstep.compress.payload import Payload
 from lockstep.compress.summed import Summed
+from lockstep.compress.work import passes
+from lockstep.cost import Cost
 
 
 class CompressedSensing(Summed):
@@ -53,6 +55,22 @@ class CompressedSensing(Summed):
             else payload.wire
         )
         return sensing.as_flat(x, n).view(payload.shape).to(payload.dtype)
+
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """The tensor is read, each block is transformed where it lies, and m numbers of it are written."""
+        return self._transform_cost(shape, dtype, 1)
+
+    def decompress_cost(self, shape: Sequence[int], ranks: int, dtype: torch.dtype = torch.float32) -> Cost:
+        """m numbers of each block are read and its values written; three transforms in each of all iterations, which
+        end earlier where the mean is sparse enough."""
+        return self._transform_cost(shape, dtype, 1 + 3 * self.iterations)
+
+    def _transform_cost(self, shape: Sequence[int], dtype: torch.dtype, times: int) -> Cost:
+        n = torch.Size(shape).numel()
+        blocks, length, m = self._layout(n)
+        size = 1 << max(length - 1, 0).bit_length()
+        flops = 2 * blocks * size * sum(hadamard_factors(size))
+        return Cost(flops=times * flops) + passes(n, dtype) + passes(blocks * m, scale_dtype(dtype))
 
     def payload_elements(self, shape: Sequence[int]) -> int:
         """m for each block."""
@@ -163,10 +181,15 @@ def hadamard(x: Tensor) -> Tensor:
 
     H of ab values is H of a times H of b (Kronecker), so a row seen as a matrix is multiplied from both sides.
     """
-    n = x.shape[1]
+    a, b = hadamard_factors(x.shape[1])
+    left, right = _hadamard_matrix(a).to(x), _hadamard_matrix(b).to(x)
+    return (left @ x.view(-1, a, b) @ right).view(x.shape)
+
+
+def hadamard_factors(n: int) -> tuple[int, int]:
+    """(a, b), about equal, with ab = n, a power of two."""
     a = 1 << (n.bit_length() - 1) // 2
-    left, right = _hadamard_matrix(a).to(x), _hadamard_matrix(n // a).to(x)
-    return (left @ x.view(-1, a, n // a) @ right).view(x.shape)
+    return a, n // a
 
 
 @lru_cache

@@ -6,12 +6,15 @@ Floor 2, room `compress`. A place is a 4-byte index into the flat tensor, so a s
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from lockstep.compress.gathered import Gathered
 from lockstep.compress.payload import Payload, join_fields, split_fields
+from lockstep.compress.work import passes, scattered
+from lockstep.cost import Cost
 
 INDEX = torch.int32
 _LARGE, _SAMPLE = 2**16, 2**12
@@ -24,6 +27,14 @@ class Sparse(Gathered):
         flat = torch.zeros(payload.shape.numel(), dtype=payload.dtype, device=payload.wire.device)
         self.add(payload, flat)
         return flat.view(payload.shape)
+
+    def combine_cost(self, shape: Sequence[int], nbytes: int, dtype: torch.dtype) -> Cost:
+        """The mean begins as zeros; payloads are read, and each value is added at its place."""
+        return super().combine_cost(shape, nbytes, dtype) + scattered(nbytes // sparse_bytes(1, dtype), 2)
+
+    def subtract_cost(self, shape: Sequence[int], nbytes: int, dtype: torch.dtype) -> Cost:
+        """The payload is read, and each value is taken off at its place."""
+        return Cost(bytes=nbytes) + scattered(nbytes // sparse_bytes(1, dtype), 2)
 
     def add(self, payload: Payload, total: Tensor) -> None:
         """Only at the places that were sent."""
@@ -69,6 +80,12 @@ def check_indexable(tensor: Tensor) -> None:
 def kept(n: int, fraction: float) -> int:
     """How many of n elements a fraction keeps: at least one, where there is one."""
     return min(n, max(1, round(fraction * n)))
+
+
+def largest_cost(n: int, dtype: torch.dtype) -> Cost:
+    """Of finding the largest of n values on a GPU: a pass for each byte of a value, from the highest down, finds how
+    large the least of them is, and another collects them (torch's radix selection, `TensorTopK.cu`)."""
+    return passes(n, dtype, dtype.itemsize + 1)
 
 
 def largest(flat: Tensor, k: int) -> Tensor:

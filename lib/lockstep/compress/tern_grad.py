@@ -14,6 +14,8 @@ from lockstep.compress.finite import scale_dtype
 from lockstep.compress.gathered import Gathered
 from lockstep.compress.packing import pack, packed_bytes, unpack
 from lockstep.compress.payload import Payload, join_fields, split_fields
+from lockstep.compress.work import passes
+from lockstep.cost import Cost
 
 
 class TernGrad(Gathered):
@@ -46,6 +48,10 @@ class TernGrad(Gathered):
         scale, packed = split_fields(payload.wire, (dtype, 1), (torch.uint8, packed_bytes(n, 3)))
         ternary = unpack(packed, n, 3).to(dtype).sub_(1)
         return ternary.mul_(scale).view(payload.shape).to(payload.dtype)
+
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """The tensor is read twice: for its largest magnitude, or deviation, and for the ternary values."""
+        return passes(torch.Size(shape).numel(), dtype) + super().compress_cost(shape, dtype)
 
     def payload_bytes(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> int:
         """Five values a byte, and the scale."""

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from lockstep.compress.compressor import check_fraction
 from lockstep.compress.payload import Payload
-from lockstep.compress.sparse import Sparse, kept, largest, sparse_bytes, sparse_payload
+from lockstep.compress.sparse import Sparse, kept, largest, largest_cost, sparse_bytes, sparse_payload
+from lockstep.cost import Cost
 
 
 class TopK(Sparse):
@@ -31,6 +32,10 @@ class TopK(Sparse):
 
     def encode(self, tensor: Tensor, name: str) -> Payload:
         return sparse_payload(tensor, largest(tensor.reshape(-1), kept(tensor.numel(), self.fraction)))
+
+    def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
+        """Five passes over a float32 tensor to select (see `largest_cost`), and the payload is written."""
+        return largest_cost(torch.Size(shape).numel(), dtype) + Cost(bytes=self.payload_bytes(shape, dtype))
 
     def payload_bytes(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> int:
         """Value and index of each that is kept."""
