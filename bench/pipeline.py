@@ -9,10 +9,12 @@ one batch, no optimizer. The ratio of a pair is ours by torch's, of the slower r
 95 % interval (bootstrap over pairs), and torch's against torch's in the same run, which says what the machine alone
 does. "At most 1.00 x" holds when the upper end is below 1.03.
 
-Predictions: each schedule's chunks are calibrated by the median span of each kind of action in every other step, and a
-message by there and back; then the schedule is simulated, and its idle share (of both ranks, in the makespan) set
-beside the median of the steps between. That holds on cores that nobody else uses: elsewhere a rank that a message wakes
-waits for a core, which no calibration of the stages knows.
+Predictions: each schedule is calibrated in every other step, always by the median over steps of a step's mean: the span
+of each kind of action on each chunk; the work before it that is no span (posting, sending and receiving messages that
+are there already); and a message that a rank waited for, from the end of the span that gave it to the start of the one
+that used it, so that waking the rank is in it. Then the schedule is simulated, and its idle share (of both ranks, in the
+makespan) set beside the median of the steps between. Printed beside it is what a message timed by there and back alone
+predicts, as if moving it were no work: two ranks that only send wake each other sooner than two that compute.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from statistics import median
+from itertools import pairwise
+from statistics import mean, median
 
 import numpy as np
 import torch
@@ -33,11 +36,14 @@ from torch.nn import functional as F
 
 from lockstep.comm import Communicator
 from lockstep.parallel.pipeline import Pipeline, Schedule, gpipe, interleaved, one_f_one_b, zbv, zero_bubble
-from lockstep.parallel.pipeline.schedule import NAMES
+from lockstep.parallel.pipeline.schedule import NAMES, Action
+from lockstep.parallel.pipeline.transfers import Transfers
 from lockstep.trace import Span, Trace
 from lockstep.world import launch
 
 RANKS, MICRO_BATCHES, IMAGES, BLOCKS = 2, 4, 32, 8
+Costs = dict[tuple[str, int], float]
+"""Seconds by (kind of action, chunk)."""
 
 
 def stages(chunks: int) -> list[nn.Module]:
@@ -130,29 +136,78 @@ def _transfer(comm: Communicator, rounds: int) -> float:
     return median(taken)
 
 
-def predictions(rounds: int) -> list[tuple[str, float, float]]:
-    """(schedule, predicted idle share, measured idle share) from one run."""
+def predictions(rounds: int) -> list[tuple[str, float, float, float]]:
+    """(schedule, predicted idle share, predicted with messages timed alone, measured idle share) from one run."""
     run = launch(marked_steps, RANKS, rounds, timeout=3600)
-    marks, transfer = run.values[0]
+    marks, alone = run.values[0]
     steps = _steps(run.trace, marks)[3 * len(OURS) :]  # the first ones warm up
     found = []
     for name, make in OURS.items():
         schedule = make(RANKS, MICRO_BATCHES)
         own = [spans for other, spans in steps if other == name]
-        calibration, judged = own[::2], own[1::2]
-        timing = schedule.simulate(*_costs(schedule, calibration).values(), transfer=transfer)
-        found.append((name, sum(timing.bubble) / RANKS, median(map(_idle, judged))))
+        calibration, judged = [_by_action(schedule, spans) for spans in own[::2]], own[1::2]
+        costs = _costs(schedule, calibration)
+        found.append(
+            (
+                name,
+                _predicted(schedule, costs, *_gaps(schedule, calibration)),
+                _predicted(schedule, costs, {("F", 0): 0.0}, alone),
+                median(map(_idle, judged)),
+            )
+        )
     return found
 
 
-def _costs(schedule: Schedule, steps: list[list[Span]]) -> dict[str, list[float]]:
-    """Median seconds of each kind of action on each chunk: the spans of a rank come in the order of its actions."""
-    seconds: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for spans in steps:
+def _predicted(schedule: Schedule, costs: Costs, before: Costs, message: float) -> float:
+    """Idle share of the simulated schedule; what comes before an action occupies its rank, and counts as idle."""
+    rows = [[costs.get((kind, c), 0.0) + before.get((kind, c), 0.0) for c in range(schedule.chunks)] for kind in "FBIW"]
+    makespan = schedule.simulate(*rows, transfer=message).makespan - before["F", 0]
+    return 1 - sum(costs[part.kind, part.chunk] for part in schedule.parts()) / (RANKS * makespan)
+
+
+def _by_action(schedule: Schedule, spans: list[Span]) -> dict[Action, Span]:
+    """The span of each action of a step: those of a rank come in the order of its actions."""
+    found = {}
+    for rank in range(RANKS):
+        found |= zip(schedule.parts(rank), [span for span in spans if span.rank == rank], strict=True)
+    return found
+
+
+def _costs(schedule: Schedule, steps: list[dict[Action, Span]]) -> Costs:
+    """Seconds of each kind of action on each chunk."""
+    return _typical([[((part.kind, part.chunk), span.seconds) for part, span in step.items()] for step in steps])
+
+
+def _gaps(schedule: Schedule, steps: list[dict[Action, Span]]) -> tuple[Costs, float]:
+    """Seconds before an action whose rank waits for nothing; and what a message that is waited for takes besides."""
+    transfers, before, waited = Transfers(schedule), [], []
+    for step in steps:
+        given = {transfers.given(part): span.end for part, span in step.items()}
+        gaps, waits = [], []
         for rank in range(RANKS):
-            for part, span in zip(schedule.parts(rank), [span for span in spans if span.rank == rank], strict=True):
-                seconds[part.kind, part.chunk].append(span.seconds)
-    return {kind: [median(seconds.get((kind, c), [0.0])) for c in range(schedule.chunks)] for kind in "FBIW"}
+            for last, part in pairwise(schedule.parts(rank)):
+                need, free, start = transfers.needed(part), step[last].end, step[part].start
+                if need is not None and given[need] > free:
+                    waits.append(((part.kind, part.chunk), start - given[need]))
+                else:
+                    gaps.append(((part.kind, part.chunk), start - free))
+        before.append(gaps)
+        waited.append(waits)
+    pauses = {("F", 0): 0.0} | _typical(before)
+    moving = [mean(max(0.0, seconds - pauses.get(which, 0.0)) for which, seconds in waits) for waits in waited if waits]
+    return pauses, median(moving)
+
+
+def _typical(steps: list[list[tuple[tuple[str, int], float]]]) -> Costs:
+    """For each (kind, chunk) the median over steps of the step's mean."""
+    means: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for step in steps:
+        seconds = defaultdict(list)
+        for which, each in step:
+            seconds[which].append(each)
+        for which, each in seconds.items():
+            means[which].append(mean(each))
+    return {which: median(each) for which, each in means.items()}
 
 
 def _steps(trace: Trace, marks: list[tuple[str, float]]) -> list[tuple[str, list[Span]]]:
@@ -191,10 +246,10 @@ def main() -> None:
         other = "torch GPipe" if name == "our GPipe" else "torch 1F1B"
         print(f"{name:>22} / {other:<14}{interval(slower[name] / slower[other])}", flush=True)
     for seed in range(options.seeds):
-        for name, predicted, measured in predictions(max(20, options.pairs // 4)):
+        for name, predicted, alone, measured in predictions(max(20, options.pairs // 4)):
             print(
                 f"run {seed}: {name:<17} idle predicted {predicted:.3f}, measured {measured:.3f}, "
-                f"difference {measured - predicted:+.3f}"
+                f"difference {measured - predicted:+.3f} (messages timed alone: {measured - alone:+.3f})"
             )
 
 
