@@ -55,12 +55,12 @@ def load(piece: Piece) -> bytes:
 def members(piece: Piece) -> tuple[list[Piece], list[str]]:
     """The files inside a zip, and sentences about those that are left out; raises Unreadable for one that is no zip."""
     if len(piece.inside) >= DEEPEST:
-        raise Unreadable(f"{piece.name} lies inside {len(piece.inside)} other zips; more than {DEEPEST} are not opened")
+        raise Unreadable(f"it lies inside {len(piece.inside)} other zips; more than {DEEPEST} are not opened")
     found, left_out = [], []
     with _opened(load(piece) if piece.inside else _plain(piece.path)) as archive:
         entries = archive.infolist()
         if len(entries) > MOST_MEMBERS:
-            raise Unreadable(f"{piece.name} holds {len(entries):,} files; at most {MOST_MEMBERS:,} are looked at")
+            raise Unreadable(f"it holds {len(entries):,} files; at most {MOST_MEMBERS:,} are looked at")
         for entry in entries:
             why = _refused(entry)
             if why:
@@ -80,9 +80,9 @@ def _plain(path: Path) -> Path:
     try:
         plain = stat.S_ISREG(os.lstat(path).st_mode)
     except OSError as error:
-        raise Unreadable(f"{path.name} cannot be opened: {error.strerror or error}") from None
+        raise Unreadable(f"it cannot be opened: {error.strerror or error}") from None
     if not plain:
-        raise Unreadable(f"{path.name} is a link or no plain file")
+        raise Unreadable("it is a link or no plain file")
     return path
 
 
@@ -91,9 +91,9 @@ def _from_disk(path: Path) -> bytes:
         with open(_plain(path), "rb") as stream:
             content = stream.read(MOST_BYTES + 1)
     except OSError as error:
-        raise Unreadable(f"{path.name} cannot be opened: {error.strerror or error}") from None
+        raise Unreadable(f"it cannot be opened: {error.strerror or error}") from None
     if len(content) > MOST_BYTES:
-        raise Unreadable(f"{path.name} has more than {MOST_BYTES >> 20} MiB, which no notebook has")
+        raise Unreadable(f"it has more than {MOST_BYTES >> 20} MiB, which no notebook has")
     return content
 
 
@@ -109,9 +109,9 @@ def _unpacked(archive: zipfile.ZipFile, member: str) -> bytes:
         with archive.open(member) as stream:
             content = stream.read(MOST_BYTES + 1)
     except Exception as error:  # wrong sums, unknown methods, passwords, damaged streams
-        raise Unreadable(f"{member} cannot be unpacked ({error})") from None
+        raise Unreadable(f"it cannot be unpacked ({error})") from None
     if len(content) > MOST_BYTES:
-        raise Unreadable(f"{member} unpacks to more than {MOST_BYTES >> 20} MiB, which no notebook has")
+        raise Unreadable(f"it unpacks to more than {MOST_BYTES >> 20} MiB, which no notebook has")
     return content
 
 

@@ -9,27 +9,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import lockstep
-from lockstep.course.grade.borrowed import borrowed, resolved
+from lockstep.course.grade.borrowed import borrowed
 from lockstep.course.grade.cache import Cache, Key
 from lockstep.course.grade.collect import Handin
 from lockstep.course.grade.outcome import Outcome
 from lockstep.course.grade.program import LabText
 from lockstep.course.grade.reading import read_handin
-from lockstep.course.grade.submission import Program, Submission
+from lockstep.course.grade.rounds import Judge, judge_submission
+from lockstep.course.grade.submission import Submission
 from lockstep.course.grade.workers import Failure, run
 
 PATIENCE = 1200.0  # seconds for one student's files; a sandbox has its own, shorter limits for each exercise
-
-
-class Judge(Protocol):
-    """`grade_program`: one outcome for each of `exercises`."""
-
-    def __call__(
-        self, lab: str, program: Program, seed: int, *, exercises: Sequence[Any], isolation: str
-    ) -> list[Outcome]: ...
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,10 @@ def _graded(submission: Submission, rules: Rules, cache: Cache) -> Graded:
     known = {id: cache.get(key) for id, key in keys.items()}
     missing = [value for value, _ in values if known[value.id] is None]
     try:
-        fresh = _judged(submission, missing, rules, known) if missing else {}
+        fresh = judge_submission(
+            submission, missing, rules.labs[submission.lab].functions, rules.seed, judge=rules.judge,
+            library=rules.library, isolation=rules.isolation, known=known,
+        )  # fmt: skip
     except Exception as error:  # our fault, not the student's: no result rather than a wrong one
         return Graded(submission, (), f"Grading itself failed: {type(error).__name__}: {str(error)[:300]}.")
     for id, outcome in fresh.items():
@@ -104,47 +100,6 @@ def _key(submission: Submission, value: Any, variant: str, rules: Rules, version
     return Key(
         submission.digest, value.id, value.version, variant, float(value.points), rules.seed, lockstep.__version__, lent
     )  # fmt: skip
-
-
-def _judged(
-    submission: Submission, values: Sequence[Any], rules: Rules, known: Mapping[str, Outcome | None]
-) -> dict[str, Outcome]:
-    """Outcomes by id, in two rounds where the program asks `mine` for functions of this lab."""
-    functions = rules.labs[submission.lab].functions
-    asked = borrowed(submission.program)
-    own = {id for id in asked if id in functions}
-    first = [one for one in values if one.id in own] if asked else list(values)
-    found: dict[str, Outcome] = {}
-    if first:
-        found |= _ask(submission, first, rules, own)
-    then = [one for one in values if one.id not in found]
-    if then:
-        passed = {
-            id for id in own if (found.get(id) or known.get(id)) and (found.get(id) or known[id]).verdict == "passed"
-        }
-        found |= _ask(submission, then, rules, passed)
-    return found
-
-
-def _ask(submission: Submission, values: Sequence[Any], rules: Rules, passed: set[str]) -> dict[str, Outcome]:
-    asked = borrowed(submission.program)
-    library = {id: lent for id in asked - passed if (lent := rules.library(id)) is not None}
-    functions = rules.labs[submission.lab].functions
-    program = resolved(submission.program, functions, passed, library)
-    outcomes = rules.judge(submission.lab, program, rules.seed, exercises=values, isolation=rules.isolation)
-    found = {one.exercise: one for one in outcomes}
-    lacking = [one.id for one in values if one.id not in found]
-    if lacking:
-        raise RuntimeError(f"no verdict came for {', '.join(lacking)}")
-    return {one.id: _explained(found[one.id], functions.get(one.id, ""), submission) for one in values}
-
-
-def _explained(outcome: Outcome, function: str, submission: Submission) -> Outcome:
-    """A function that is not there because its cell is not Python was attempted."""
-    why = submission.broken.get(function)
-    if outcome.verdict != "not attempted" or not why:
-        return outcome
-    return replace(outcome, verdict="crashed", sentence=f"Your function could not be read: {why}.")
 
 
 def _unread(value: Any, why: str) -> Outcome:

@@ -47,9 +47,9 @@ def read_notebook(content: bytes, name: str = "the notebook") -> Notebook:
     text = _decoded(content, name, warnings)
     start = text.lstrip()[:200]
     if not start:
-        raise Unreadable(f"{name} is empty")
+        raise Unreadable("it is empty")
     if start.startswith("<"):
-        raise Unreadable(f"{name} is a web page and no notebook: hand in the .ipynb file itself")
+        raise Unreadable("it is a web page and no notebook; the .ipynb file itself is needed")
     if not start.startswith("{"):
         raw, metadata = _script(text, name), {}
     else:
@@ -65,7 +65,7 @@ def read_notebook(content: bytes, name: str = "the notebook") -> Notebook:
         count += cell.kind == "code"
         cells.append(cell)
     if not cells:
-        raise Unreadable(f"{name} has no cells" + (", or is damaged beyond reading" if warnings else ""))
+        raise Unreadable("it has no cells" + (", or is damaged beyond reading" if warnings else ""))
     return Notebook(tuple(cells), metadata, tuple(warnings))
 
 
@@ -92,7 +92,7 @@ def _parsed(text: str, name: str, warnings: list[str]) -> tuple[list[Any], dict[
         warnings.append(f"{name} is damaged: {len(cells)} whole cells were read, the rest is lost.")
         return cells, {}
     if not isinstance(whole, dict):
-        raise Unreadable(f"{name} holds no notebook")
+        raise Unreadable("it holds no notebook")
     cells = whole.get("cells")
     if not isinstance(cells, list):  # nbformat 2 and 3
         sheets = whole.get("worksheets")
@@ -122,7 +122,7 @@ def _script(text: str, name: str) -> list[dict[str, Any]]:
     """A Python script as cells; raises Unreadable when it does not look like one."""
     marks = [*PERCENT.finditer(text)]
     if not marks and not re.search(r"^(def|class|import|from) ", text, re.MULTILINE):
-        raise Unreadable(f"{name} is neither a notebook nor a Python script")
+        raise Unreadable("it is neither a notebook nor a Python script")
     if not marks:
         return [{"cell_type": "code", "source": text}]
     ends = [*(mark.start() for mark in marks[1:]), len(text)]

@@ -28,7 +28,7 @@ p { margin: .35rem 0; } .soft { color: var(--soft); } .total { font-size: 2rem; 
 .good { --edge: #2e8fc4; --badge: #006a9e; } .bad { --edge: #d55e00; --badge: #a84300; }
 .open { --edge: #8a8a8a; --badge: #5f5f5f; } .note { --edge: #009e73; --badge: #00684b; }
 code, pre { background: var(--code); border-radius: 3px; font: .92em/1.45 ui-monospace, Consolas, monospace; }
-code { padding: 0 .25em; } pre { padding: .6rem .8rem; overflow-x: auto; white-space: pre-wrap; margin: .4rem 0; }
+code { padding: 0 .25em; -webkit-box-decoration-break: clone; box-decoration-break: clone; } pre { padding: .6rem .8rem; overflow-x: auto; white-space: pre-wrap; margin: .4rem 0; }
 .bar { height: .5rem; border-radius: 4px; background: var(--line); overflow: hidden; margin: .5rem 0 0; }
 .bar div { height: 100%; background: #2e8fc4; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: .8rem; } body.wide { max-width: 80rem; }

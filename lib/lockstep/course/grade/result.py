@@ -6,6 +6,7 @@ Floor 4, room `course`. Every file that grading writes is made from these values
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -60,7 +61,8 @@ class Result:
     @property
     def file(self) -> str:
         """A name for this student's own files: readable, and no two alike."""
-        words = re.sub(r"[^A-Za-z0-9]+", "-", self.student).strip("-")[:40]
+        plain = unicodedata.normalize("NFKD", self.student).encode("ascii", "ignore").decode()
+        words = re.sub(r"[^A-Za-z0-9]+", "-", plain)[:40].strip("-")
         return f"{words}-{self.pseudonym}" if words else self.pseudonym
 
     def outcome(self, exercise: str) -> Outcome | None:

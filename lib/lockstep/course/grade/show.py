@@ -68,6 +68,8 @@ def show_batch(batch: Batch, console: Console | None = None) -> None:
         table.add_row(*cells)
     console.print(table)
     seen = {outcome.verdict for one in batch.results for outcome in one.outcomes}
+    order = list(dict.fromkeys(outcome.exercise for one in batch.results for outcome in one.outcomes))
+    console.print(f"exercises: {' '.join(order)}", style="dim")
     console.print("  ".join(f"{mark} {verdict}" for verdict, mark in MARKS.items() if verdict in seen), style="dim")
     _summary(batch, console)
 
@@ -81,9 +83,8 @@ def _marks(outcomes: Sequence[Outcome]) -> str:
 
 
 def _note(one: Result) -> str:
-    said = one.failure or one.submission.problem
-    if said:
-        return said if len(said) <= 60 else f"{said[:57]}..."
+    if one.failure or one.submission.problem:
+        return "no result" if one.failure else "not readable"
     warnings = len(one.submission.warnings)
     parts = [f"{len(one.kept)} kept from before" if one.kept else ""]
     parts += [

@@ -52,17 +52,13 @@ def _one(id: str, outcomes: list[Outcome]) -> ExerciseStatistics:
     passed = sum(one.verdict == "passed" for one in outcomes)
     made = Counter(one.mistake for one in outcomes if one.mistake)
     often = {name: count for name, count in made.most_common() if count >= FEWEST}
-    seconds = [one.seconds for one in tried] if len(tried) >= FEWEST else []
+    ran = [one.seconds for one in tried if one.seconds]
+    seconds = ran if len(ran) >= FEWEST else []
     n = len(outcomes)
     return ExerciseStatistics(
-        id, n, _share(len(tried), n), _share(passed, n), often, len(made) - len(often),
+        id, n, len(tried) / n, passed / n, often, len(made) - len(often),
         round(median(seconds), 2) if seconds else None, round(max(seconds), 2) if seconds else None,
     )  # fmt: skip
-
-
-def _share(count: int, of: int) -> float | None:
-    """A share, unless either side of it is a group of one to four."""
-    return None if 0 < count < FEWEST or 0 < of - count < FEWEST else count / of
 
 
 def statistics_csv(found: Sequence[ExerciseStatistics]) -> str:
@@ -82,4 +78,5 @@ def _row(one: ExerciseStatistics) -> list[object]:
 
 
 def percent(share: float | None) -> str:
-    return "hidden" if share is None else f"{100 * share:.0f} %"
+    """A share as people read it."""
+    return FEW if share is None else f"{100 * share:.0f} %"
