@@ -3,6 +3,7 @@
 from lockstep.data.cache import Cache
 from lockstep.data.errors import DataError
 from lockstep.data.loader import Loader
+from lockstep.data.prefetch import prefetch
 from lockstep.data.sampler import DistributedSampler
 from lockstep.data.sampling import permutation, shard
 from lockstep.data.sets import NAMES, SPLITS, Images, load
@@ -20,5 +21,6 @@ __all__ = [
     "OneHot",
     "load",
     "permutation",
+    "prefetch",
     "shard",
 ]

@@ -59,6 +59,10 @@ class Loader:
         self.sampler.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
+        return self.through(self._on_device)
+
+    def through(self, stage: Callable[[Iterable[Any]], Iterator[Any]]) -> Iterator[Any]:
+        """A pass whose batches go through `stage` before they are handed out and count; see `prefetch`."""
         steps = self.sampler.steps(self.sampler.begin_pass(), self.batch)
         # A generator of our own: torch would draw from the program's, and another dropout mask would come next.
         generator = torch.Generator().manual_seed(hash((self.sampler.seed, self.sampler.epoch, self.sampler.rank)))
@@ -71,10 +75,10 @@ class Loader:
             pin_memory=self._device is not None and self._device.type == "cuda",
             generator=generator,
         )
-        return self._hand_out(loader, [end for end, _ in steps])
+        return self._hand_out(stage(loader), [end for end, _ in steps])
 
-    def _hand_out(self, loader: DataLoader, ends: Sequence[int]) -> Iterator[Any]:
-        for batch, end in zip(self._on_device(loader), ends, strict=True):
+    def _hand_out(self, batches: Iterator[Any], ends: Sequence[int]) -> Iterator[Any]:
+        for batch, end in zip(batches, ends, strict=True):
             self.sampler.done = end
             yield batch
 
@@ -85,7 +89,7 @@ class Loader:
             return
         moving: list[Any] = []
         for batch in batches:
-            moving.append(_each_tensor(lambda tensor: tensor.to(self._device, non_blocking=True), batch))
+            moving.append(each_tensor(lambda tensor: tensor.to(self._device, non_blocking=True), batch))
             if len(moving) == 2:
                 yield moving.pop(0)
         yield from moving
@@ -96,7 +100,7 @@ class Loader:
         if not workers or not len(self._data) or free is None:
             return workers
         sizes: list[int] = []
-        _each_tensor(lambda tensor: sizes.append(tensor.nbytes), self._data.__getitems__([0]))
+        each_tensor(lambda tensor: sizes.append(tensor.nbytes), self._data.__getitems__([0]))
         each = sum(sizes) * -(-min(self.batch, self.sampler.n) // self.sampler.size)
         fit = min(workers, free // max(1, each * (prefetch + 1)))
         if fit < workers:
@@ -144,17 +148,17 @@ class _Items(Dataset):
     def __getitems__(self, indices: list[int]) -> Any:
         if indices:
             return default_collate([self._dataset[index] for index in indices])
-        return _each_tensor(lambda tensor: tensor[:0], default_collate([self._dataset[0]]))
+        return each_tensor(lambda tensor: tensor[:0], default_collate([self._dataset[0]]))
 
 
-def _each_tensor(change: Callable[[Tensor], Any], batch: Any) -> Any:
+def each_tensor(change: Callable[[Tensor], Any], batch: Any) -> Any:
     """`batch`, a tensor or a tuple, list or dictionary with tensors, with each of them changed."""
     if isinstance(batch, Tensor):
         return change(batch)
     if isinstance(batch, Mapping):
-        return {name: _each_tensor(change, value) for name, value in batch.items()}
+        return {name: each_tensor(change, value) for name, value in batch.items()}
     if isinstance(batch, (tuple, list)):
-        return tuple(_each_tensor(change, value) for value in batch)
+        return tuple(each_tensor(change, value) for value in batch)
     return batch
 
 

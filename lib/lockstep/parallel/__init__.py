@@ -2,6 +2,15 @@
 
 from lockstep.parallel.accuracy import distributed_accuracy
 from lockstep.parallel.batch_norm import SyncBatchNorm2d
+from lockstep.parallel.bucket_plan import (
+    BucketPlan,
+    ReadyGradient,
+    best_bucket_bytes,
+    gradients_of,
+    plan_buckets,
+    profile_of,
+    steps_by_bucket_bytes,
+)
 from lockstep.parallel.buckets import make_buckets
 from lockstep.parallel.channels import ChannelParallelConv2d, InputChannelParallelConv2d, own_batch_norm
 from lockstep.parallel.checkpoint import CheckpointError, Replicated, load_checkpoint, save_checkpoint
@@ -9,6 +18,7 @@ from lockstep.parallel.data import DistributedDataParallel
 from lockstep.parallel.hybrid import Hybrid
 from lockstep.parallel.layers import DeviceSplit, LayerSplit, receive_forward, send_forward
 from lockstep.parallel.predict import Step, measure_profile, predict_step
+from lockstep.parallel.priority import arrivals, next_forward, priority_order
 from lockstep.parallel.rates import linear_lr, scaled_lr, square_root_lr
 from lockstep.parallel.rows import RowParallel2d
 from lockstep.parallel.server import ParameterServer
@@ -19,6 +29,7 @@ from lockstep.parallel.weird_trick import WeirdTrick, weird_trick_bytes
 from lockstep.parallel.zero import ZeRO
 
 __all__ = [
+    "BucketPlan",
     "ChannelParallelConv2d",
     "CheckpointError",
     "ColumnParallelLinear",
@@ -28,6 +39,7 @@ __all__ = [
     "InputChannelParallelConv2d",
     "LayerSplit",
     "ParameterServer",
+    "ReadyGradient",
     "Replicated",
     "RowParallel2d",
     "RowParallelLinear",
@@ -37,18 +49,26 @@ __all__ = [
     "TensorPlan",
     "WeirdTrick",
     "ZeRO",
+    "arrivals",
+    "best_bucket_bytes",
     "distributed_accuracy",
+    "gradients_of",
     "linear_lr",
     "load_checkpoint",
     "make_buckets",
     "measure_profile",
+    "next_forward",
     "own_batch_norm",
+    "plan_buckets",
     "plan_tensor",
     "predict_step",
+    "priority_order",
+    "profile_of",
     "receive_forward",
     "save_checkpoint",
     "scaled_lr",
     "send_forward",
     "square_root_lr",
+    "steps_by_bucket_bytes",
     "weird_trick_bytes",
 ]

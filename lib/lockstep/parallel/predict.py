@@ -64,7 +64,7 @@ def predict_step(
     """
     check_profile(model, profile)
     forward = sum(seconds_of(cost.forward, device) for cost in profile.values())
-    backward, ready = _ready(model, profile, device)
+    backward, ready = ready_times(model, profile, device)
     trained = [p for p in model.parameters() if p.requires_grad and p.numel()]
     free, exchanges = 0.0, []
     for positions in make_buckets(trained, bucket_bytes, FIRST_BYTES):
@@ -126,7 +126,9 @@ def _add_up(into: dict[str, list[float]], times: list[float], names: list[str]) 
         into[name].append(seconds)
 
 
-def _ready(model: nn.Module, profile: Mapping[str, LayerCost], device: Device | None) -> tuple[float, dict[int, float]]:
+def ready_times(
+    model: nn.Module, profile: Mapping[str, LayerCost], device: Device | None = None
+) -> tuple[float, dict[int, float]]:
     """Seconds of backward, and when in it the gradient of each parameter, by `id`, is there.
 
     A layer's gradients are there when its cost is spent. One without a cost comes at once after the next that has one.

@@ -1,7 +1,7 @@
 """Floor 0, room `trace`: one event format for every run, and what can be read from it.
 
 `events` (Span, Message, Trace) first; then `measures` (where the time went), `path` (what the run
-had to wait for), `report` (runs side by side) and `chrome` (a file for Perfetto).
+had to wait for), `slack` (what it had not to wait for), `report` (runs side by side) and `chrome` (a file for Perfetto).
 """
 
 from lockstep.trace.events import Message, Span, Trace
@@ -15,10 +15,12 @@ from lockstep.trace.measures import (
 )
 from lockstep.trace.path import critical_path
 from lockstep.trace.report import Report, report
+from lockstep.trace.slack import Slack, slack
 
 __all__ = [
     "Message",
     "Report",
+    "Slack",
     "Span",
     "Trace",
     "Usage",
@@ -28,5 +30,6 @@ __all__ = [
     "idle_share",
     "overlap_share",
     "report",
+    "slack",
     "usage",
 ]

@@ -13,7 +13,7 @@ from lockstep.trace.measures import COMPUTING, collectives, own_pieces
 
 
 @dataclass(frozen=True)
-class _Node:
+class Node:
     """Work or a transfer; it cannot start before what its `ranks` did earlier has ended."""
 
     event: Span | Message
@@ -34,10 +34,10 @@ def critical_path(trace: Trace) -> tuple[Span | Message, ...]:
     Two ranks compute 2 s and 3 s, rank 1 sends to rank 0 for 1 s, rank 0 computes 1 s more: the path
     is rank 1's 3 s, the message, rank 0's last second, and rank 0's first 2 s are not on it.
     """
-    nodes = _nodes(trace)
+    nodes = nodes_of(trace)
     if not nodes:
         return ()
-    by_rank: list[list[_Node]] = [[] for _ in range(trace.ranks)]
+    by_rank: list[list[Node]] = [[] for _ in range(trace.ranks)]
     for node in nodes:
         for rank in node.ranks:
             by_rank[rank].append(node)
@@ -45,7 +45,7 @@ def critical_path(trace: Trace) -> tuple[Span | Message, ...]:
         own.sort(key=lambda n: (n.end, -n.start))  # of those that end together, the longest comes last
     ends = [[n.end for n in own] for own in by_rank]
 
-    node: _Node | None = max(nodes, key=lambda n: (n.end, -n.start))
+    node: Node | None = max(nodes, key=lambda n: (n.end, -n.start))
     chain, seen = [], set()
     while node is not None:
         chain.append(node.event)
@@ -55,7 +55,7 @@ def critical_path(trace: Trace) -> tuple[Span | Message, ...]:
     return tuple(reversed(chain))
 
 
-def _before(own: list[_Node], ends: list[float], time: float, seen: set[int]) -> _Node | None:
+def _before(own: list[Node], ends: list[float], time: float, seen: set[int]) -> Node | None:
     """The node of one rank that ended last at or before `time`; the longest if several ended together."""
     for i in range(bisect_right(ends, time) - 1, -1, -1):
         if id(own[i]) not in seen:  # a message that takes no time ends before it starts, so to speak
@@ -63,8 +63,8 @@ def _before(own: list[_Node], ends: list[float], time: float, seen: set[int]) ->
     return None
 
 
-def _nodes(trace: Trace) -> list[_Node]:
-    nodes = [_Node(m, (m.src, m.dst), m.sent, m.received) for m in trace.messages]
+def nodes_of(trace: Trace) -> list[Node]:
+    nodes = [Node(m, (m.src, m.dst), m.sent, m.received) for m in trace.messages]
     begun: list[list[float]] = [[] for _ in range(trace.ranks)]
     for m in trace.messages:  # in the order of `sent`
         begun[m.src].append(m.sent)
@@ -75,9 +75,9 @@ def _nodes(trace: Trace) -> list[_Node]:
             continue  # its messages are there, and say more than the whole
         group = span.detail.get("group")
         ranks = tuple(group) if isinstance(group, (tuple, list)) and "sequence" in span.detail else (span.rank,)
-        nodes.append(_Node(replace(span, start=entered), ranks, entered, span.end))
+        nodes.append(Node(replace(span, start=entered), ranks, entered, span.end))
     for rank, pieces in enumerate(own_pieces(trace)):
         for span, start, end in pieces:
             if span.kind in COMPUTING:
-                nodes.append(_Node(replace(span, start=start, end=end), (rank,), start, end))
+                nodes.append(Node(replace(span, start=start, end=end), (rank,), start, end))
     return nodes

@@ -1,0 +1,145 @@
+"""11.1 `critical_path`: the chain of events that a run could not have been shorter than.
+
+Floor 4, room `exercises`. How it is run and judged; right functions are in `path_right.py`, wrong ones in
+`path_mistakes.py`, traces in `traces.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from lockstep.exercises.exercise import Case, Exercise
+from lockstep.exercises.judge import Finding
+from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab11.path_mistakes import MISTAKES
+from lockstep.exercises.lab11.path_right import (
+    by_longest_paths,
+    by_what_touches,
+    critical_path,
+    critical_path_stub,
+)
+from lockstep.exercises.lab11.traces import drawn, played
+from lockstep.exercises.observe import Call, Observation
+from lockstep.exercises.plain import kind, short
+from lockstep.trace import Message, Span, Trace
+
+Event = tuple[str, tuple[int, ...], float, float]  # what it is, its ranks, when it begins and ends
+
+
+def in_numbers(fn: Any, trace: Trace) -> Any:
+    """What `fn` gives, with every span and message as plain data."""
+    found = fn(trace)
+    return list(map(_plain, found)) if isinstance(found, (list, tuple)) else found
+
+
+def _plain(event: Any) -> Any:
+    if isinstance(event, Span):
+        return "wait" if event.kind == "wait" else event.name, (event.rank,), event.start, event.end
+    if isinstance(event, Message):
+        return f"message {event.src} to {event.dst}", (event.src, event.dst), event.sent, event.received
+    return event
+
+
+def is_critical(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """A chain of events that touch, each on a rank of the one before, from the first moment of the run to its last."""
+    (trace,) = case.args
+    got, want = seen.value, expected.value
+    if not isinstance(got, (list, tuple)):
+        return Finding("A list of spans and messages is asked for.", _told(want), kind(got), ("type", str(got)))
+    known = [_plain(event) for event in (*trace.spans, *trace.messages)]
+    sentence = _fault([one if one in known else None for one in got], trace)
+    return Finding(sentence, _told(want), _told(got), [got]) if sentence else None
+
+
+def _fault(path: Sequence[Event | None], trace: Trace) -> str | None:
+    """The first thing that is wrong with a path."""
+    first, last = trace.window
+    if not path:
+        return "The path is empty."
+    if None in path:
+        return f"Entry {path.index(None)} of the path is neither a span nor a message of the trace."
+    waiting = next((event for event in path if event[0] == "wait"), None)
+    if waiting:
+        return f"On the path rank {waiting[1][0]} waits from {waiting[2]:g} to {waiting[3]:g} s: that is no event."
+    if path[-1][3] < last:
+        return f"The last event of the path ends at {path[-1][3]:g} s, and the run at {last:g} s."
+    for one, other in zip(path, path[1:], strict=False):
+        if other[2] < one[3]:
+            return f"`{other[0]}` begins at {other[2]:g} s, before `{one[0]}`, which comes first in the path, ends."
+        if not set(one[1]) & set(other[1]):
+            return f"`{one[0]}` and `{other[0]}` follow each other in the path, and have no rank in common."
+        if other[2] > one[3]:
+            return f"Between `{one[0]}` and `{other[0]}` nothing on the path fills {other[2] - one[3]:g} s."
+    if path[0][2] > first:
+        return f"The path begins at {path[0][2]:g} s, and something kept its first event waiting until then."
+    return None
+
+
+def _told(path: Any) -> str:
+    """ "rank 1 work 0 (0 to 3), message 1 to 0 (3 to 4)"."""
+    if not isinstance(path, (list, tuple)):
+        return short(path)
+    return ", ".join(_one(event) for event in path[:8]) + (", …" if len(path) > 8 else "")
+
+
+def _one(event: Any) -> str:
+    if not (isinstance(event, tuple) and len(event) == 4):
+        return short(event)
+    name, ranks, start, end = event
+    who = f"rank {ranks[0]} " if len(ranks) == 1 else ""
+    return f"{who}{name} ({start:g} to {end:g})"
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """The first that fails a mistake tells what is wrong with it; drawn ones come after."""
+    w, s, i = "work", "send", "isend"
+    yield Case("one rank, two computations", (played(1, [(w, 0, 2), (w, 0, 3)]),))
+    yield Case(
+        "two ranks, the sender is late", (played(2, [(w, 0, 2), (w, 1, 3), (s, 1, 0, 1), (w, 0, 1), (w, 1, 0.5)]),)
+    )
+    yield Case("two ranks, the receiver is late", (played(2, [(w, 0, 2), (w, 1, 3), (s, 0, 1, 1), (w, 1, 1)]),))
+    beside = [(w, 0, 3), (w, 1, 2), (i, 0, 1, 1), (w, 0, 4), (w, 1, 3), (i, 0, 1, 2), ("wait", 0), ("wait", 1)]
+    yield Case("two ranks, messages beside the work", (played(2, [*beside, (w, 0, 1), (w, 1, 0.5)]),))
+    late = [(w, 0, 6), (w, 1, 1), (i, 0, 1, 1), (w, 1, 2), (w, 0, 0.5), ("wait", 1), (w, 1, 5), ("wait", 0)]
+    yield Case("two ranks, the longest computation comes first", (played(2, late),))
+    ring = [(w, 0, 1), (w, 1, 4), (w, 2, 2), (s, 1, 2, 1), (w, 2, 3), (w, 1, 6), (s, 2, 0, 2), (w, 0, 5), (w, 1, 1)]
+    yield Case("three ranks in a chain", (played(3, ring),))
+    together = [(w, 0, 3), (w, 1, 2), (s, 0, 1, 1), (w, 2, 4), (w, 1, 2)]
+    yield Case("three ranks, two events that end together", (played(3, together),))
+    for ranks, length in ((2, 8), (3, 16), (4, 40)):
+        yield Case(f"{ranks} ranks, {length} steps, drawn", (drawn(rng, ranks, length),))
+
+
+OBSERVE, JUDGE = Call(in_numbers), is_critical
+
+CRITICAL_PATH = Exercise(
+    id="11.1",
+    title="What the run waited for",
+    function="critical_path",
+    points=2,
+    asks=(
+        "Return the critical path of a trace, a list of spans and messages in order of time. It ends with the event that "
+        "ends last; before each event stands the one that ended last, at or before its begin, on one of its ranks. "
+        "Events are spans of kind `compute` (with `rank`, `start`, `end`) and messages (with `src`, `dst`, `sent`, "
+        "`received`); waiting is none."
+    ),
+    reference=critical_path,
+    also_right=(by_longest_paths, by_what_touches),
+    stub=critical_path_stub,
+    cases=cases,
+    observe=OBSERVE,
+    judge=JUDGE,
+    forbidden=("lockstep.trace.critical_path",),
+    hints=(
+        "Begin at the end: which event ends last? What could it not begin without?",
+        "Put spans and messages into one list, each as a tuple (begin, end, set of ranks, the event itself). A message has "
+        "two ranks. Then both kinds are treated alike.",
+        "As long as there is something before: keep of all events those whose end is at most the begin of the last one "
+        "found and whose ranks meet its ranks, and take the one that ends last. Turn the list round in the end.",
+        "`before = [one for one in events if one[1] <= start and one[2] & ranks]`",
+    ),
+    mistakes=by_first_failure(OBSERVE, JUDGE, MISTAKES),
+)
