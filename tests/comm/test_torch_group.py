@@ -1,10 +1,9 @@
 """The communicator on real gloo processes, against sums worked out here."""
 
 import os
-import subprocess
-import sys
-import textwrap
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch
 from lockstep.comm import CommunicationError
 from lockstep.cost import LayerCost
 from lockstep.world import DeadlockError, RankError, launch
+from lockstep.world.child import run_child
 
 OPS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin, "product": torch.prod}
 DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -490,60 +490,37 @@ def test_from_torch_without_a_group_says_what_to_do():
         from_torch()
 
 
-@pytest.mark.timeout(240)  # three interpreters import torch one after another
-def test_torchrun_alone(tmp_path):
-    """No launch of ours: torchrun starts the ranks, and from_torch wraps the group that the program made."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        textwrap.dedent(
-            """
-            import torch, torch.distributed as dist
-            from lockstep.comm import CommunicationError, from_torch
+def test_a_group_that_the_program_made_from_torchruns_variables():
+    """No launch of ours: from_torch wraps it. (torchrun itself starts `lockstep.train` in tests/test_train.py.)"""
 
-            dist.init_process_group("gloo")
-            comm = from_torch()
-            total = comm.all_reduce(torch.tensor([comm.rank + 1.0]))
-            chunk = comm.reduce_scatter(torch.arange(4.0))
-            part = comm.split(0, key=-comm.rank)
-            order = part.all_gather(torch.tensor([comm.rank])).tolist()
-            pair = dist.new_group([0, 1])
-            inner = from_torch(pair)
-            inner.barrier()
-            try:
-                comm.all_reduce(torch.ones(2)) if comm.rank == 0 else comm.reduce(torch.ones(2))
-                said = ""
-            except CommunicationError as error:
-                said = str(error)
-            path = comm.board.path
-            with open(f"{__file__}.{comm.rank}", "w") as out:
-                print(total.item(), chunk.tolist(), order, path.exists(), said, sep="|", file=out)
-            import os
-            os._exit(0)
-            """
-        )
-    )
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--nproc-per-node=2",
-            "--master-port=0",
-            "--standalone",
-            program,
-        ],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    words = []
-    for rank in range(2):
-        total, chunk, order, board_file_left, said = (tmp_path / f"program.py.{rank}").read_text().strip().split("|")
-        assert (total, chunk, order) == ("3.0", str([[0.0, 2.0], [4.0, 6.0]][rank]), "[1, 0]")
-        assert board_file_left == "False" or os.name != "posix"
-        words.append(said)
-    assert all(
-        "calls all_reduce(sum) of float32[2]" in said and "calls reduce(sum) to rank 0" in said for said in words
-    ), words
+    def program(rank, port):
+        import torch.distributed as dist
+
+        from lockstep.comm import from_torch
+
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        dist.init_process_group("gloo")
+        comm = from_torch()
+        total = comm.all_reduce(torch.tensor([comm.rank + 1.0]))
+        chunk = comm.reduce_scatter(torch.arange(4.0))
+        part = comm.split(0, key=-comm.rank)
+        order = part.all_gather(torch.tensor([comm.rank])).tolist()
+        pair = dist.new_group([0, 1])
+        inner = from_torch(pair)
+        inner.barrier()
+        try:
+            comm.all_reduce(torch.ones(2)) if comm.rank == 0 else comm.reduce(torch.ones(2))
+            said = ""
+        except CommunicationError as error:
+            said = str(error)
+        return total.item(), chunk.tolist(), order, comm.board.path.exists(), said
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with ThreadPoolExecutor() as both:
+        values = list(both.map(lambda rank: run_child(program, rank, port, timeout=60), range(2)))
+    for rank, (total, chunk, order, board_file_left, said) in enumerate(values):
+        assert (total, chunk, order) == (3.0, [[0.0, 2.0], [4.0, 6.0]][rank], [1, 0])
+        assert not board_file_left or os.name != "posix"
+        assert "calls all_reduce(sum) of float32[2]" in said and "calls reduce(sum) to rank 0" in said

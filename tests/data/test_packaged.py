@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from lockstep.data import DataError, sets
+from lockstep.data import DataError, packaged, sets
 from lockstep.data.packaged import read_packaged
 
 TABLE = np.arange(12, dtype=np.uint8).reshape(3, 4)
@@ -21,6 +21,7 @@ def package(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_DATA", str(tmp_path / "kept"))
     yield folder
     sys.modules.pop("fake_images", None)
 
@@ -36,6 +37,32 @@ def test_reads_the_numbers_and_keeps_them_from_change(package):
     assert np.array_equal(table, TABLE)
     with pytest.raises(ValueError):
         table[0, 0] = 1
+
+
+def test_parses_once_and_trusts_nothing_that_was_kept(package, monkeypatch):
+    # Every rank of every run parsed the digits anew, a third of a second each.
+    file = package / "table.csv.gz"
+    file.write_bytes(gzip.compress(CSV))
+    read()
+    (kept,) = (package.parent / "kept").iterdir()
+    monkeypatch.setattr(packaged, "_parse", lambda path: pytest.fail("parsed again"))
+    assert np.array_equal(read(), TABLE) and not read().flags.writeable
+    monkeypatch.undo()
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setenv("LOCKSTEP_DATA", str(kept.parent))
+    for content in (b"", kept.read_bytes()[:-3], kept.read_bytes()[:-1] + b"x"):
+        kept.write_bytes(content)
+        assert np.array_equal(read(), TABLE)
+    file.write_bytes(gzip.compress(CSV.replace(b"11", b"12")))
+    with pytest.raises(DataError, match="holds other numbers"):
+        read()
+    assert [one.name for one in kept.parent.iterdir()] == [kept.name], "wrong tables are not kept"
+
+
+def test_what_cannot_be_kept_is_parsed_each_time(package, monkeypatch):
+    (package / "table.csv.gz").write_bytes(gzip.compress(CSV))
+    (package.parent / "kept").write_text("a file is in the way")
+    assert np.array_equal(read(), TABLE) and np.array_equal(read(), TABLE)
 
 
 def test_without_the_package():

@@ -4,7 +4,6 @@ They take the same way as `check` (observe, judge, assess), in this process for 
 """
 
 import textwrap
-from functools import cache
 
 import numpy as np
 import torch
@@ -13,38 +12,34 @@ from lockstep.exercises.assess import assess
 from lockstep.exercises.compare import alike
 from lockstep.exercises.forbidden import resolve
 from lockstep.exercises.judge import judged
+from lockstep.exercises.known import Behaviour, known
 from lockstep.exercises.mutate import mutants
 from lockstep.exercises.plain import plain
 from lockstep.exercises.source import is_blank, source_of
-from lockstep.exercises.trial import observe_here
 
 SEEDS = (0, 1, 2)
 
 
-@cache
 def behaviour(exercise, fn, seed):
-    return observe_here(exercise, fn, exercise.draw(seed))
+    return known(exercise, seed).of(fn)
 
 
 def verdict_on(exercise, fn, seed=0):
-    cases, expected = exercise.draw(seed), behaviour(exercise, exercise.reference, seed)
-    seen = behaviour(exercise, fn, seed)
-    return assess(exercise, cases, seen, expected, lambda mistake: behaviour(exercise, mistake.function, seed))
+    ours, seen = known(exercise, seed), behaviour(exercise, fn, seed)
+    return assess(exercise, ours.cases, seen, ours.expected, lambda mistake: ours.of(mistake.function))
 
 
 def fails(exercise, fn, seed):
     """On some case; those after it are not run."""
-    for case, want in zip(exercise.draw(seed), behaviour(exercise, exercise.reference, seed), strict=True):
-        (seen,) = observe_here(exercise, fn, [case])
-        if seen.forbidden or judged(exercise.judge, case, seen, want) is not None:
-            return True
-    return False
+    ours = known(exercise, seed)
+    tried = zip(ours.cases, Behaviour(exercise, fn, ours.cases), ours.expected, strict=True)
+    return any(seen.forbidden or judged(exercise.judge, case, seen, want) is not None for case, seen, want in tried)
 
 
 def the_reference_ends_without_an_error(exercise):
     """Once the library failed on empty tensors, the reference with it, and whoever failed alike was right."""
     for seed in SEEDS:
-        cases = exercise.draw(seed)
+        cases = known(exercise, seed).cases
         for case, seen in zip(cases, behaviour(exercise, exercise.reference, seed), strict=True):
             assert seen.error is None, f"{case.name}: {seen.error}"
 

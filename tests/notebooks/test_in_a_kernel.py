@@ -2,7 +2,6 @@
 
 import json
 
-import nbclient
 import nbformat
 
 SAVED = (
@@ -22,12 +21,12 @@ NOT_SAVED = (
 )
 
 
-def test_cells_are_checked_kept_and_handed_in(tmp_path, my):
-    """One kernel; what it runs after `SAVED` is not in the notebook's file."""
+def test_cells_are_checked_kept_and_handed_in(tmp_path, empty_my, run_cells):
+    """What runs after `SAVED` is not in the notebook's file."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in SAVED])
     nbformat.write(notebook, tmp_path / "00_start_here.ipynb")
     notebook.cells += [nbformat.v4.new_code_cell(one) for one in NOT_SAVED]
-    nbclient.execute(notebook, cwd=str(tmp_path), timeout=110, kernel_name="python3")
+    run_cells(notebook.cells, timeout=110)
     shown = [_shown(cell) for cell in notebook.cells]
     assert "passed, 1 of 1" in shown[4] and "text/html" in json.dumps(notebook.cells[4].outputs)
     assert "your own" in shown[5] and "1.33" in shown[5]
@@ -35,7 +34,7 @@ def test_cells_are_checked_kept_and_handed_in(tmp_path, my):
     assert "crashed" in shown[8] and "on line 2: `return 1 / 0`" in shown[8]
     assert "cannot run" in shown[9]
     assert "not saved as you last ran it" in shown[10] and "def amdahl(share, workers):" in shown[10]
-    assert "helper" in (my / "00.2.py").read_text()
+    assert "helper" in (empty_my / "00.2.py").read_text()
 
 
 def _shown(cell):
