@@ -14,12 +14,13 @@ from lockstep.exercises.assess import ATTEMPTS, after_hints
 from lockstep.exercises.card import Card, Row
 from lockstep.exercises.registry import Unknown, find
 from lockstep.exercises.standalone import standalone
+from lockstep.exercises.variants import as_asked, chosen, in_variant, passed_in
 
 
 def hint(id: str) -> Card:
     """The next hint of an exercise, after those already seen; past the last one, all of them again."""
     try:
-        exercise = find(id)
+        exercise = in_variant(find(id))
     except Unknown as error:
         return Card(str(error), "", "note")
     hints = exercise.hints
@@ -42,7 +43,7 @@ def hint(id: str) -> Card:
 def solution(id: str) -> Card:
     """The reference, after a pass or three different attempts; before that, a sentence. What was shown is noted."""
     try:
-        exercise = find(id)
+        exercise = in_variant(find(id))
     except Unknown as error:
         return Card(str(error), "", "note")
     with keep.change() as record:
@@ -64,7 +65,7 @@ def mine(id: str) -> Callable[..., Any]:
     exercise = find(id)
     fn, said = _mine(exercise.id), "your own"
     if fn is None:
-        fn, said = exercise.reference, "the library's"
+        fn, said = as_asked(exercise.id, chosen(exercise.id), in_variant(exercise).reference), "the library's"
     print(f"{exercise.id} {exercise.function}: {said}")
     return fn
 
@@ -75,8 +76,10 @@ def whose(id: str) -> str:
 
 
 def _mine(id: str) -> Callable[..., Any] | None:
+    """What passed, in the form that the lab's other cells expect, whichever variant it passed in."""
     try:
-        return keep.load_function(id)
+        fn = keep.load_function(id)
+        return fn if fn is None else as_asked(id, passed_in(id), fn)
     except ValueError as error:
         warnings.warn(
             f"{error}; the library's function is used. Run its check cell again to keep yours anew.", stacklevel=3

@@ -10,6 +10,7 @@ import pkgutil
 import re
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import lockstep.exercises
 from lockstep.exercises.exercise import Exercise
@@ -51,6 +52,11 @@ def question(id: str | Question) -> Question:
 def words(prediction: str) -> tuple[str, ...]:
     """The words of which a prediction asks for one (a lab's `WORDS`); none where it asks for a number."""
     return next((lab.WORDS[prediction] for lab in _labs() if prediction in getattr(lab, "WORDS", {})), ())
+
+
+def variants(id: str) -> tuple[Any, ...]:
+    """The variants of an exercise (a lab's `VARIANTS`), in the order of the choice; none where it has one form only."""
+    return next((lab.VARIANTS[id] for lab in _labs() if id in getattr(lab, "VARIANTS", {})), ())
 
 
 def _one_of(values: list, id: str, what: str):

@@ -12,7 +12,8 @@ from lockstep.exercises.lab04.exchange import EXCHANGE
 from lockstep.exercises.lab04.questions import QUESTIONS
 from lockstep.exercises.lab04.reduce_scatter import REDUCE_SCATTER
 from lockstep.exercises.lab04.seconds import PREDICT_SECONDS
+from lockstep.exercises.lab04.variants import VARIANTS
 
 EXERCISES = (EXCHANGE, REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, BROADCAST, PREDICT_SECONDS, CHOOSE)
 
-__all__ = ["EXERCISES", "QUESTIONS"]
+__all__ = ["EXERCISES", "QUESTIONS", "VARIANTS"]

@@ -13,7 +13,8 @@ from lockstep.exercises.lab05.learning_rate import SCALED
 from lockstep.exercises.lab05.overlapping import OVERLAPPED
 from lockstep.exercises.lab05.questions import QUESTIONS
 from lockstep.exercises.lab05.shards import SHARD
+from lockstep.exercises.lab05.variants import VARIANTS
 
 EXERCISES = (SHARD, AVERAGE, BUCKETS, OVERLAPPED, SCALED, ASYNC, SYNC_BATCH_NORM, ACCURACY)
 
-__all__ = ["EXERCISES", "QUESTIONS"]
+__all__ = ["EXERCISES", "QUESTIONS", "VARIANTS"]

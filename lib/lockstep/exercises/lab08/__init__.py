@@ -10,7 +10,8 @@ from lockstep.exercises.lab08.links import BYTES_BY_LINK
 from lockstep.exercises.lab08.placing import PLACE
 from lockstep.exercises.lab08.questions import QUESTIONS
 from lockstep.exercises.lab08.switching import WEIRD_TRICK
+from lockstep.exercises.lab08.variants import VARIANTS
 
 EXERCISES = (MESH, HIERARCHICAL, WEIRD_TRICK, PLACE, BYTES_BY_LINK)
 
-__all__ = ["EXERCISES", "QUESTIONS"]
+__all__ = ["EXERCISES", "QUESTIONS", "VARIANTS"]
