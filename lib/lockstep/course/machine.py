@@ -56,7 +56,7 @@ class Report:
 
 def examine() -> Report:
     """Look at this machine: cores, memory, GPUs, gloo, NCCL, /dev/shm, data and versions. Takes a few seconds."""
-    looks = (versions, cores, memory, gpus, gloo, shared_memory, data_sets)
+    looks = (versions, cores, memory, gpus, gloo, shared_memory, data_sets, grading)
     return Report(tuple(finding for look in looks if (finding := look()) is not None))
 
 
@@ -180,3 +180,13 @@ def data_sets() -> Finding:
     if wrong:
         return Finding("data", "; ".join(wrong), "The labs that train on it cannot run.", usable=bool(ready))
     return Finding("data", ", ".join(ready) + " load", "Nothing will be downloaded.")
+
+
+def grading() -> Finding | None:
+    """Linux only: how well `lockstep grade` can shut students' code in."""
+    from lockstep.course.sandbox import levels
+
+    if levels.lacking("process"):
+        return None
+    lacking = " ".join(levels.missing()) or "No better one is known."
+    return Finding("grading", f"`lockstep grade` runs students' code at isolation {levels.level()!r}", lacking)

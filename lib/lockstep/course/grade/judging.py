@@ -35,27 +35,42 @@ PASSES_CHECK = "It passes the cases that `check` shows, and fails others of the 
 
 
 def grade_program(
-    lab: str, program: Program, seed: int | str, *, exercises: Sequence[str] | None = None, isolation: str = "auto"
+    lab: str,
+    program: Program,
+    seed: int | str,
+    *,
+    exercises: Sequence[str | Exercise] | None = None,
+    isolation: str = "auto",
 ) -> list[Outcome]:
-    """Run the program in a sandbox and judge every exercise of `lab` ("05"), or those named in `exercises` ("05.2").
+    """Run the program in a sandbox and judge every exercise of `lab` ("05"), or `exercises`: ids ("05.2") or values.
 
     seed: the instructor's secret, from which the hidden cases are drawn; equal seeds draw equal cases.
     isolation: "auto" takes the best level that this machine gives; "bubblewrap", "user" and "process" ask for one.
 
-    One Outcome an exercise, in the order of the lab, whatever the program does: nothing that it does is raised. One
-    call at a time in a process; several processes may call it side by side, and each keeps one sandbox of its own
-    until it ends. Raises ValueError for a lab, an exercise or a level that there is not, and BoxLost (a RuntimeError)
-    where no sandbox can be started at all.
+    One Outcome an exercise, in their order, whatever the program does: nothing that it does is raised. One call at a
+    time in a process; several processes may call it side by side, and each keeps one sandbox of its own until it ends.
+    Raises ValueError for a lab, an exercise or a level that there is not, and BoxLost (a RuntimeError) where no sandbox
+    can be started at all.
     """
-    asked = [one for one in registry.all() if one.lab == lab and (exercises is None or one.id in exercises)]
-    if not asked:
-        raise ValueError(f"lab {lab!r} has no exercises" + ("" if exercises is None else f" {', '.join(exercises)}"))
-    strange = [] if exercises is None else sorted(set(exercises) - {one.id for one in asked})
-    if strange:
-        raise ValueError(f"lab {lab!r} has no exercise {', '.join(strange)}")
+    asked = _asked(lab, exercises)
     level = levels.level(isolation)
     remember_lines([(one.text, one.cell, one.line) for one in program.statements])
     return [_graded(exercise, program, str(seed), level) for exercise in asked]
+
+
+def _asked(lab: str, exercises: Sequence[str | Exercise] | None) -> list[Exercise]:
+    if exercises is None:
+        exercises = [one for one in registry.all() if one.lab == lab]
+        if not exercises:
+            raise ValueError(f"there is no lab {lab!r} with exercises")
+    try:
+        asked = [registry.find(one) for one in exercises]
+    except registry.Unknown as error:
+        raise ValueError(str(error)) from None
+    strange = [one.id for one in asked if one.lab != lab]
+    if strange:
+        raise ValueError(f"{', '.join(strange)} is not of lab {lab!r}")
+    return asked
 
 
 def _graded(exercise: Exercise, program: Program, seed: str, level: str) -> Outcome:
@@ -66,7 +81,7 @@ def _graded(exercise: Exercise, program: Program, seed: str, level: str) -> Outc
         return replace(nothing, sentence=f"The submission does not define `{exercise.function}`.")
     if is_blank_text(text, exercise.stub):
         return replace(nothing, sentence=f"`{exercise.function}` is still as it was given.")
-    draws = known(exercise.id, seed)
+    draws = known(exercise, seed)
     try:
         tried = _tried(exercise, program, draws, level)
         outcome = _decided(exercise, draws, tried, nothing)
@@ -97,7 +112,8 @@ def _decided(exercise: Exercise, draws: Draws, tried: Tried, nothing: Outcome) -
     name = _name_of(verdict, error, tried)
     if name in ("not attempted", "forbidden"):
         return replace(nothing, verdict=name, sentence=_forbidden(tried) if name == "forbidden" else verdict.seen)
-    sentence = _public(verdict, error) if draw else verdict.seen
+    shown = draw == 0 and _first(findings[0]) < draws.visible
+    sentence = verdict.seen if shown else _public(verdict, error)
     if name == "crashed" and error is not None and error.type in ("NameError", "Missing"):
         sentence = " ".join([sentence, *_earlier(tried, error)])
     outcome = replace(nothing, verdict=name, sentence=f"{sentence} {verdict.cause}".strip(), mistake=verdict.mistake)
@@ -115,6 +131,11 @@ def _judged(exercise: Exercise, case: object, seen: Observation, expected: Obser
         return judged(exercise.judge, case, seen, expected)
     except Exception as error:  # a judge expects what its drive gives, and this came from somebody else's process
         return Finding("What it gives has not the form that was asked for.", evidence=("form", type(error).__name__))
+
+
+def _first(findings: Sequence[Finding | None]) -> int:
+    """The place of the first case that fails, or of the one that is missing."""
+    return next((at for at, one in enumerate(findings) if one), len(findings))
 
 
 def _is_whole(findings: Sequence[object], cases: Sequence[object]) -> bool:

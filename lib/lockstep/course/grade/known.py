@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from lockstep.exercises import registry
+import numpy as np
+
 from lockstep.exercises.check import SEED
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.observe import Observation
@@ -20,13 +21,17 @@ HIDDEN = 2  # draws beside the one that `check` shows
 
 
 class Draws:
-    """The draws of one exercise: number 0 is the one that `check` shows, the others come from the secret."""
+    """The draws of one exercise: number 0 is the one that `check` shows, the others come from the secret.
+
+    visible: so many cases of draw 0 are what `check` shows; an instructor's own cases come after them.
+    """
 
     def __init__(self, exercise: Exercise, secret: str) -> None:
         self.exercise = exercise
         words = (hashlib.sha256(f"{secret}\n{exercise.id}\n{draw}".encode()).digest() for draw in range(HIDDEN))
         seeds = [SEED, *(int.from_bytes(word[:7], "big") for word in words)]
         self.cases: list[list[Case]] = [exercise.draw(seed) for seed in seeds]
+        self.visible = _visible(exercise)
         self._expected: dict[int, list[Observation]] = {}
         self._idle: dict[int, list[Observation]] = {}
         self._behaviours: dict[tuple[int, str], _Behaviour] = {}
@@ -67,11 +72,19 @@ class _Behaviour(Sequence):
         return self._seen[at]
 
 
+def _visible(exercise: Exercise) -> int:
+    """How many cases `check` draws: none of a pack's exercise, and of the course's those that are its own."""
+    own = getattr(exercise.cases, "first", exercise.cases)
+    if not str(getattr(own, "__module__", "")).startswith("lockstep.exercises."):
+        return 0
+    return len(list(own(np.random.default_rng(SEED))))
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     """What somebody hands in who has nothing."""
 
 
 @lru_cache(maxsize=128)
-def known(exercise: str, secret: str) -> Draws:
+def known(exercise: Exercise, secret: str) -> Draws:
     """The draws of an exercise; equal secrets draw equal cases."""
-    return Draws(registry.find(exercise), secret)
+    return Draws(exercise, secret)

@@ -30,8 +30,10 @@ from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.observe import Failure, Observation, Simulate
 from lockstep.world.shipping import dumps
 
-DEFINING, EACH = 8.0, 10.0  # seconds: for the whole program, and for each draw of cases, as in `check`
+DEFINING, EACH = 8.0, 10.0  # processor seconds: for the whole program, and for each draw of cases, as in `check`
+PATIENCE = 3.0  # times as long it may take by the clock: other boxes want the cores too
 GRACE = 1.0  # seconds that a process has to say at which line it is
+LAB = re.compile(r"lockstep\.exercises\.lab\d\d")
 
 
 @dataclass
@@ -55,10 +57,10 @@ def try_program(
     limits = Limits(seconds=DEFINING + EACH * len(draws))
     with box.child(limits) as child:
         try:
-            _define(child, program, refused, tried)
+            _define(child, exercise, program, refused, tried)
             for cases in draws:
                 tried.seen.append([])
-                deadline = time.monotonic() + EACH
+                deadline = time.monotonic() + PATIENCE * EACH
                 for case in cases:
                     tried.seen[-1].append(_observe(child, exercise, case, deadline))
         except TimedOut as late:
@@ -79,10 +81,11 @@ def try_program(
     return tried
 
 
-def _define(child: Child, program: Program, refused: Sequence[str], tried: Tried) -> None:
-    deadline = time.monotonic() + DEFINING
+def _define(child: Child, exercise: Exercise, program: Program, refused: Sequence[str], tried: Tried) -> None:
+    deadline = time.monotonic() + PATIENCE * DEFINING
     statements = [(one.text, one.cell, one.line) for one in program.statements]
     child.send(deadline, define=statements, refuse=list(refused))
+    child.send(deadline, observer=_observer(exercise), function=exercise.function)
     for problem in listen(child, "problems", deadline)["problems"]:
         if type(problem) is not list or list(map(type, problem)) != [int, int, str]:
             raise Garbled("a problem is none")
@@ -90,35 +93,37 @@ def _define(child: Child, program: Program, refused: Sequence[str], tried: Tried
 
 
 def _observe(child: Child, exercise: Exercise, case: Case, deadline: float) -> Observation:
+    limits = {"seconds": EACH, "patience": max(0.1, deadline - time.monotonic())}
     if isinstance(exercise.observe, Simulate):
-        with by_value():
-            each = None if case.each is None else dumps(case.each)
-            payload = dumps((exercise.observe.drive, each, case.args, dict(case.kwargs), case.world.get("seed", 0)))
-        return observe_ranks(child, exercise.function, payload, case, exercise.forbidden, deadline)
-    payload = _plain_payload(exercise, case)
-    seconds = max(0.1, deadline - time.monotonic())
-    child.send(deadline, call=payload, function=exercise.function, seconds=seconds)
+        each = None if case.each is None else [dumps(tuple(own)) for own in case.each]
+        payload = dumps((case.args, dict(case.kwargs), case.world.get("seed", 0)))
+        return observe_ranks(child, {"ranks": payload, "each": each, **limits}, case, exercise.forbidden, deadline)
+    payload = dumps(SimpleNamespace(args=case.args, kwargs=dict(case.kwargs), ranks=None))  # no name, nothing expected
+    child.send(deadline, call=payload, **limits)
     return read_observation(listen(child, "seen", deadline + GRACE)["seen"])
 
 
-def _plain_payload(exercise: Exercise, case: Case) -> bytes:
-    """The observer, and of the case what is called: no names, no judge, no reference."""
-    given = SimpleNamespace(args=case.args, kwargs=dict(case.kwargs), ranks=None)
-    with by_value():
-        return dumps((exercise.observe, given))
+@lru_cache(maxsize=128)
+def _observer(exercise: Exercise) -> bytes:
+    """What runs beside the student's function: an observer, or the drive of a rank function; no judge, no reference."""
+    with by_value(exercise):
+        return dumps(exercise.observe.drive if isinstance(exercise.observe, Simulate) else exercise.observe)
 
 
 @contextmanager
-def by_value() -> Iterator[None]:
-    """Let functions of the labs' modules be pickled whole: a box has no such modules."""
-    labs = [module for name, module in sys.modules.items() if re.fullmatch(r"lockstep\.exercises\.lab\d\d", name)]
-    for module in labs:
-        cloudpickle.register_pickle_by_value(module)
+def by_value(exercise: Exercise) -> Iterator[None]:
+    """Let functions of the labs' modules, and of an instructor's own, be pickled whole: a box has no such modules."""
+    own = {exercise.reference.__module__, type(exercise.observe).__module__}
+    own |= {getattr(getattr(exercise.observe, "drive", None), "__module__", exercise.reference.__module__)}
+    own = {name for name in own if not name.startswith("lockstep.")}
+    names = [name for name in sys.modules if LAB.fullmatch(name) or name in own]
+    for name in names:
+        cloudpickle.register_pickle_by_value(sys.modules[name])
     try:
         yield
     finally:
-        for module in labs:
-            cloudpickle.unregister_pickle_by_value(module)
+        for name in names:
+            cloudpickle.unregister_pickle_by_value(sys.modules[name])
 
 
 @lru_cache(maxsize=1)

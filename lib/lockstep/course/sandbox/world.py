@@ -45,11 +45,11 @@ class Raised(Exception):
 
 
 def observe_ranks(
-    child: Child, function: str, payload: bytes, case: Case, forbidden: Sequence[str], deadline: float
+    child: Child, asked: Mapping[str, Any], case: Case, forbidden: Sequence[str], deadline: float
 ) -> Observation:
-    """Observe the program's `function` on the ranks of `case`; Late, Gone and Garbled when the child is of no use any more."""
+    """Observe what is asked for on the ranks of `case`; raises Late, Gone and Garbled when the child is lost."""
     seconds = max(0.1, deadline - time.monotonic())
-    child.send(deadline, ranks=payload, function=function, seconds=seconds)
+    child.send(deadline, **asked)
     ranks = _Ranks(child, case.ranks, forbidden, deadline + 1)
     error, run = None, None
     try:

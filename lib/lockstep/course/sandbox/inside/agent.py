@@ -1,10 +1,11 @@
 """A student's process: it defines the program, tries one case after the other, and says what it saw as plain data.
 
 Floor 4, room `course`. Read `ranks` for rank functions; plain ones run in the main thread. The grader's messages are
-    {"define": statements, "refuse": names}                 -> {"problems": [...]}
-    {"call": payload, "function": name, "seconds": most}    -> {"seen": observation}
-    {"ranks": payload, "function": name, "seconds": most}   then one for each lane, {"to": lane, ...}, until {"over": ...}
-and a payload is a pickle, which goes this way only.
+    {"define": statements, "refuse": names}            -> {"problems": [...]}
+    {"observer": pickle, "function": name}
+    {"call": pickle, ...limits}                        -> {"seen": observation}
+    {"ranks": pickle, "each": pickles, ...limits}      then some for each lane, {"to": lane, ...}, until {"over": ...}
+Pickles go this way only. Limits are "seconds" of the processor and "patience" by the clock.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +30,8 @@ from lockstep.exercises.observe import Failure, Observation, capture, failure, f
 from lockstep.exercises.plain import plain
 from lockstep.world.copies import Copies
 from lockstep.world.generators import Generators
-from lockstep.world.shipping import ShippingError
 
+LOOK = 0.2  # seconds between two looks at the clock
 ERRORS = {one.__name__: one for one in (CommunicationError, PeerLost, ValueError, TypeError, ForbiddenCall)}
 
 
@@ -44,6 +46,9 @@ class Agent:
         self.line, self.sending = line, threading.Lock()
         self.namespace: dict[str, Any] = {"__name__": "__main__", "display": lambda *_, **__: None}
         self.run: Run | None = None
+        self.observer: Any = None  # of a rank function: its drive
+        self.name = ""
+        self._copies: Copies | None = None
 
     def serve(self) -> None:
         """Answer until the grader has gone."""
@@ -53,6 +58,8 @@ class Agent:
                 if "define" in message:
                     refuse(message["refuse"])
                     self.say(problems=define(message["define"], self.namespace))
+                elif "observer" in message:
+                    self.observer, self.name = pickle.loads(message["observer"]), message["function"]
                 elif "call" in message:
                     self._call(message)
                 elif "ranks" in message:
@@ -64,17 +71,24 @@ class Agent:
         with self.sending:
             self.line.send(message)
 
-    def function(self, name: str) -> Callable[..., Any]:
-        if name not in self.namespace:
-            raise Missing(f"the program defines no `{name}`")
-        return self.namespace[name]
+    @property
+    def function(self) -> Callable[..., Any]:
+        if self.name not in self.namespace:
+            raise Missing(f"the program defines no `{self.name}`")
+        return self.namespace[self.name]
+
+    @property
+    def copies(self) -> Copies:
+        """Of the function: each rank of each case gets its own, as if it had come to another process."""
+        if self._copies is None:
+            self._copies = Copies(self.function, (), {})
+        return self._copies
 
     def _call(self, message: dict[str, Any]) -> None:
         """One case of a plain function, or of a kernel."""
-        with Watchdog(self, message["seconds"]):
+        with Watchdog(self, message["seconds"], message["patience"]):
             try:
-                observe, case = pickle.loads(message["call"])
-                seen = observe(self.function(message["function"]), case)
+                seen = self.observer(self.function, pickle.loads(message["call"]))
             except Exception as error:
                 seen = Observation(error=failure(error))
             fields = {"value": seen.value, "arguments": seen.arguments, "printed": seen.printed}
@@ -92,16 +106,11 @@ class Run:
         self._results: dict[int, Any] = {}
         self._unfinished: dict[int, list[Any]] = {}
         self._around = contextlib.ExitStack()
-        self._watchdog = self._around.enter_context(Watchdog(agent, message["seconds"]))
+        self._watchdog = self._around.enter_context(Watchdog(agent, message["seconds"], message["patience"]))
         self._around.enter_context(fresh_state())
         self.printed = self._around.enter_context(capture())
-        drive, each, args, kwargs, seed = pickle.loads(message["ranks"])
-        self.generators = self._around.enter_context(Generators(seed))
-        self.each, self.problem = each, None
-        try:
-            self.copies = Copies(_Program(agent.function(message["function"]), drive), args, kwargs)
-        except (Missing, ShippingError) as error:
-            self.problem = error
+        self.args, self.each = message["ranks"], message["each"]
+        self.generators = self._around.enter_context(Generators(pickle.loads(self.args)[2]))
 
     def take(self, message: dict[str, Any]) -> None:
         """A message for a lane, or the end."""
@@ -140,11 +149,11 @@ class Run:
         if number:
             self._results[number] = self._kept.pop(number)(comm)
             return None
-        if self.problem is not None:
-            raise self.problem
-        program, args, kwargs = self.copies.new()
-        own = pickle.loads(self.each)[comm.rank] if self.each else ()
-        value = program.call(comm, *own, *args, **kwargs)
+        fn, _, _ = self.agent.copies.new()
+        args, kwargs, _ = pickle.loads(self.args)
+        own = pickle.loads(self.each[comm.rank]) if self.each else ()
+        drive = self.agent.observer
+        value = fn(comm, *own, *args, **kwargs) if drive is None else drive(fn, comm, *own, *args, **kwargs)
         changed = [handle.key for handle in self.unfinished(comm.rank) if handle.changed]
         return plain(value), plain([*own, *args, *kwargs.values()]), changed
 
@@ -157,22 +166,13 @@ class Run:
         return ERRORS.get(kind, RuntimeError)(text)
 
 
-class _Program:
-    """The student's function, driven as the exercise says."""
-
-    def __init__(self, fn: Callable[..., Any], drive: Callable[..., Any] | None) -> None:
-        self.fn, self.drive = fn, drive
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fn(*args, **kwargs) if self.drive is None else self.drive(self.fn, *args, **kwargs)
-
-
 class Watchdog(threading.Thread):
     """Says which line runs when the time is over; what comes after that is the grader's matter."""
 
-    def __init__(self, agent: Agent, seconds: float) -> None:
+    def __init__(self, agent: Agent, seconds: float, patience: float) -> None:
         super().__init__(daemon=True)
-        self.agent, self.seconds, self.done, self.main = agent, seconds, threading.Event(), threading.get_ident()
+        self.agent, self.done = agent, threading.Event()
+        self.computed, self.clock = time.process_time() + seconds, time.monotonic() + patience
 
     def __enter__(self) -> Watchdog:
         self.start()
@@ -182,8 +182,9 @@ class Watchdog(threading.Thread):
         self.done.set()
 
     def run(self) -> None:
-        if not self.done.wait(self.seconds):
-            self.agent.say(late=list(_running_line()))
+        while not self.done.wait(LOOK):
+            if time.process_time() > self.computed or time.monotonic() > self.clock:
+                return self.agent.say(late=list(_running_line()))
 
 
 def _running_line() -> tuple[str, int]:

@@ -93,6 +93,7 @@ def _become_a_student(connection: int, place: str, limits: dict[str, Any]) -> No
     if limits["user"]:
         rules.become(limits["user"])
     rules.shut_in(limits["readable"], [place, os.devnull])
+    rules.call_nobody()
     line = Line(socket.socket(fileno=connection))
     sys.stdin = open(os.devnull)
     agent.start(line)
