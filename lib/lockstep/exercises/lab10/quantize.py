@@ -1,0 +1,209 @@
+"""10.1 `quantize`: a gradient averaged with a byte for each number on the wire.
+
+Floor 4, room `exercises`. What a right function returns is random, so it is judged by bounds: no number is further from the
+mean than codes allow, and over many equal blocks the errors cancel. With 2 x 512 blocks on two ranks the mean error's variance
+is at most 3/8 square steps for each block, also for who rounds a second time; by Bernstein's inequality a right function is
+off by 0.15 steps in fewer than one of 10^9 checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lockstep.comm import Communicator
+from lockstep.exercises.exercise import Case, Exercise, on_ranks
+from lockstep.exercises.judge import Finding, all_of
+from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab10.quantize_mistakes import MISTAKES
+from lockstep.exercises.lab10.quantize_symptoms import MOST_OFF, bias_of, means_of, steps_of
+from lockstep.exercises.lab10.results import same_shape
+from lockstep.exercises.observe import Observation, Simulate
+from lockstep.exercises.plain import short
+
+BLOCKS = 512  # equal ones, of the case that shows a bias
+LEAST_BIAS = 0.15  # steps
+PATTERN = ((127, 30.3, 17.7, -0.8, -127), (127, 64.3, -50.3, 0.2, -127))  # a block in steps, by rank
+
+
+def quantize(comm, g, block):
+    rows = F.pad(g, (0, -len(g) % block)).view(-1, block)
+    scales = rows.abs().amax(1, keepdim=True) / 127
+    steps = (rows / scales).nan_to_num()
+    codes = torch.floor(steps + torch.rand_like(steps)).clamp(-127, 127).to(torch.int8)
+    codes, scales = comm.all_gather(codes), comm.all_gather(scales)
+    return (codes * scales).view(comm.size, -1).mean(0)[: len(g)]
+
+
+def with_numpy(comm, g, block):
+    """A generator of its own, block after block, and what is random decides where to round."""
+    random = np.random.default_rng(comm.rank)
+    codes, scales = [], []
+    for piece in np.array_split(g.numpy(), range(block, len(g), block)):
+        scale = max(np.abs(piece).max(), 1e-30) / 127
+        down = np.floor(piece / scale)
+        up = random.random(len(piece)) < piece / scale - down
+        codes.append(np.clip(down + up, -127, 127).astype(np.int8))
+        scales.append(scale)
+    codes = comm.all_gather(torch.from_numpy(np.concatenate(codes))).view(comm.size, -1)
+    scales = comm.all_gather(torch.tensor(scales, dtype=torch.float32)).view(comm.size, -1)
+    total = torch.zeros(len(g))
+    for code, scale in zip(codes, scales, strict=True):
+        total += code.float() * scale.repeat_interleave(block)[: len(g)]
+    return total / comm.size
+
+
+def through_owners(comm, g, block):
+    """Each rank averages some blocks in float32, and sends their mean as codes: two roundings, fewer bytes on many ranks."""
+
+    def encode(rows):
+        scales = rows.abs().max(1).values.clamp(min=1e-30)
+        codes = 127 * rows / scales[:, None]
+        return (codes.trunc() + codes.sign() * torch.bernoulli(codes.frac().abs())).clamp(-127, 127).to(
+            torch.int8
+        ), scales
+
+    blocks = -(-len(g) // block)
+    rows = torch.zeros(blocks * block)
+    rows[: len(g)] = g
+    rows = rows.view(blocks, block)
+    mine = [len(part) for part in torch.arange(blocks).tensor_split(comm.size)]
+    own = mine[comm.rank]
+    codes, scales = encode(rows)
+    codes = comm.all_to_all(codes, mine, [own] * comm.size).view(comm.size, own, block)
+    scales = comm.all_to_all(scales, mine, [own] * comm.size).view(comm.size, own, 1)
+    codes, scales = encode((codes * scales / 127).mean(0)) if own else (codes[0], scales[0, :, 0])
+    codes, scales = comm.all_gather(codes, mine), comm.all_gather(scales, mine)
+    return (codes * scales[:, None] / 127).flatten()[: len(g)]
+
+
+def quantize_stub(comm, g, block):
+    raise NotImplementedError("the mean over ranks, sent as int8")
+
+
+def twice(fn: Callable[..., Any], comm: Communicator, g: Tensor, block: int) -> dict[str, Any]:
+    """What it returns, where blocks are many also when it is called again; the bytes of the first call, `g` afterwards."""
+    own, before = g.clone(), comm.traffic.bytes_sent
+    first = fn(comm, own, block)
+    sent = comm.traffic.bytes_sent - before
+    first = first.clone() if isinstance(first, Tensor) else first
+    again = fn(comm, g.clone(), block) if len(g) > BLOCKS else first
+    return {"mean": first, "again": again, "sent": sent, "kept": bool(torch.equal(own, g))}
+
+
+def a_tensor_on_all_ranks(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    n = len(case.each[0][0])
+    found = same_shape(seen, n) or same_shape(seen, n, key="again")
+    if found is not None:
+        return found
+    for rank, one in enumerate(seen.value):
+        if not torch.allclose(one["mean"], seen.value[0]["mean"], 1e-5, 0):
+            said = f"Ranks 0 and {rank} return different numbers; after an average all ranks have the same."
+            got = [o["mean"] for o in seen.value]
+            return Finding(said, short(seen.value[0]["mean"]), short(one["mean"]), ("apart", got))
+        if not one["kept"]:
+            said = f"Rank {rank}'s `g` has changed. Return the mean as a new tensor."
+            return Finding(said, "`g` as it was", "other numbers", ("kept", [o["kept"] for o in seen.value]))
+    return None
+
+
+def within_two_steps(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """No number is off by more than two steps: one for each rounding."""
+    gradients = torch.stack([own[0] for own in case.each])
+    mean, step = gradients.mean(0), steps_of(gradients, *case.args).mean(0)
+    for key in ("mean", "again"):
+        got = seen.value[0][key]
+        off = (got - mean).abs() - MOST_OFF * step
+        if (off > 1e-5 * mean.abs() + 1e-12).any():
+            at = int((off / (step + 1e-12)).argmax())
+            said = (
+                f"Number {at} is {short(got[at].item())} and the mean is {short(mean[at].item())}: off by "
+                f"{short(((got - mean)[at] / step[at]).abs().item())} steps of its block's codes, where rounding is off by "
+                "less than one."
+            )
+            return Finding(said, short(mean), short(got), ("off", [o[key] for o in seen.value]))
+    return None
+
+
+def nothing_lost_on_average(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """Of the case with thousands of equal blocks: the mean error of each place of a block, in steps."""
+    if case.each[0][0].numel() < BLOCKS:
+        return None
+    bias = bias_of(case, seen)
+    at = int(bias.abs().argmax())
+    if abs(bias[at]) <= LEAST_BIAS:
+        return None
+    right = torch.stack([own[0][: case.args[0]] for own in case.each]).mean(0)
+    said = (
+        f"Each number is right to within a step, but over {2 * BLOCKS:,} equal blocks the mean of number {at} of a block is off "
+        f"by {short(bias[at].item())} steps; rounding at random would be off by less than {LEAST_BIAS}."
+    )
+    return Finding(said, short(right), short(means_of(case, seen)), ("bias", bias.round(decimals=1)))
+
+
+def sends_bytes(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """Those of the reference, which pads the last block, and a few more."""
+    for rank, (one, right) in enumerate(zip(seen.value, expected.value, strict=True)):
+        if one["sent"] > right["sent"] + 16 * case.ranks:
+            said = (
+                f"The numbers are right, but rank {rank} sends {one['sent']:,} bytes where {right['sent']:,} are enough: a byte "
+                "for each number, and four for each block."
+            )
+            got = [o["sent"] for o in seen.value]
+            return Finding(said, f"{right['sent']:,} bytes", f"{one['sent']:,} bytes", ("sent", got))
+    return None
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    gradients = [torch.tensor(rng.uniform(-1, 1, 11), dtype=torch.float32) * 4**r for r in range(3)]
+    for g in gradients:
+        g[:4:3] = g.abs().max() * torch.tensor([0.9, 1])  # so that sums of codes would wrap
+        g[4:8] *= 1e-3
+    gradients[1][8:] = 0
+    yield on_ranks(3, 4, each=[(g,) for g in gradients], name="11 numbers in blocks of 4, of unlike size, one of zeros")
+    scale, block = 2.0 ** int(rng.integers(-3, 3)), len(PATTERN[0])
+    each = [(torch.tensor(steps * BLOCKS)[:-1] * scale / 127,) for steps in PATTERN]
+    yield on_ranks(2, block, each=each, name=f"{BLOCKS} blocks of the same {block} numbers")
+
+
+OBSERVE = Simulate(twice)
+JUDGE = all_of(a_tensor_on_all_ranks, within_two_steps, nothing_lost_on_average, sends_bytes)
+
+QUANTIZE = Exercise(
+    id="10.1",
+    title="A byte for each number",
+    function="quantize",
+    points=3,
+    asks=(
+        "Average `g` over the ranks with a byte for each number on the wire: codes of int8, and a float32 scale for each `block` "
+        "of neighbouring numbers (the last block may be shorter). Round each number at random to one of its two neighbouring "
+        "codes, so that on average nothing is lost. Return the mean as a new float32 tensor, the same on every rank."
+    ),
+    reference=quantize,
+    also_right=(with_numpy, through_owners),
+    stub=quantize_stub,
+    cases=cases,
+    observe=OBSERVE,
+    judge=JUDGE,
+    equivalent_mutants=(
+        # Two codes fewer are as good. A code of 128 or more is only met by a scale that was rounded down.
+        "line 3: scales = rows.abs().amax(1, keepdim=True) / 127 -> scales = rows.abs().amax(1, keepdim=True) / 126",
+        "line 5: codes = torch.floor(steps + torch.rand_like(steps)).clamp(-127, 127).to(torch.int8) -> codes = torch.floor(steps + torch.rand_like(steps)).clamp(-128, 127).to(torch.int8)",
+        "line 5: codes = torch.floor(steps + torch.rand_like(steps)).clamp(-127, 127).to(torch.int8) -> codes = torch.floor(steps + torch.rand_like(steps)).clamp(-127, 128).to(torch.int8)",
+    ),
+    hints=(
+        "A block's scale is its largest magnitude over 127. A number is then some steps of that scale: 30.3, say. How often has it "
+        "to become 31, so that it is 30.3 on average?",
+        "A random number from 0 to 1 is below 0.3 in three of ten cases: `torch.floor(steps + torch.rand_like(steps))`.",
+        "Codes of two ranks are steps of different length, and 100 + 100 does not fit into int8: no codes are added. Gather codes "
+        "and scales, multiply, and average what comes out.",
+        "`comm.all_gather(codes)` joins rows [blocks, block] of all ranks; with scales [blocks, 1] it is `codes * scales`, and "
+        "`.view(comm.size, -1).mean(0)` averages.",
+    ),
+    mistakes=by_first_failure(OBSERVE, JUDGE, MISTAKES),
+)

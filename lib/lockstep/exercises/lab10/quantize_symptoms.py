@@ -1,0 +1,130 @@
+"""How a fault in exercise 10.1 shows although what is returned is random.
+
+Floor 4, room `exercises`; the exercise is in `quantize.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lockstep.exercises.exercise import Case, Symptom
+from lockstep.exercises.observe import Observation
+
+MOST_OFF = 2.001  # steps: one for each rounding of who rounds twice
+
+
+def steps_of(gradients: Tensor, block: int) -> Tensor:
+    """For each number of [ranks, n] the step of its block's codes."""
+    n = gradients.shape[1]
+    rows = F.pad(gradients, (0, -n % block)).view(len(gradients), -1, block)
+    return (rows.abs().amax(2) / 127).repeat_interleave(block, 1)[:, :n]
+
+
+def tensor_steps(gradients: Tensor, block: int) -> Tensor:
+    """The same, with one scale for each rank's whole tensor."""
+    return steps_of(gradients, gradients.shape[1])
+
+
+def bias_of(case: Case, seen: Observation, *keys: str) -> Tensor:
+    """Of the case with equal blocks: the mean error of each place of a block, in steps of the mean's codes."""
+    gradients = torch.stack([own[0] for own in case.each])
+    block = case.args[0]
+    right, step = gradients[:, :block].mean(0), steps_of(gradients, block)[:, :block].mean(0)
+    return ((means_of(case, seen, *keys) - right) / step).float()
+
+
+def means_of(case: Case, seen: Observation, *keys: str) -> Tensor:
+    """Over all whole blocks, and both calls: the mean of each place of a block."""
+    block = case.args[0]
+    whole = len(case.each[0][0]) // block * block
+    got = torch.stack([seen.value[0][key][:whole].view(-1, block) for key in keys or ("mean", "again")])
+    return got.double().mean((0, 1))
+
+
+def wrapped(sums: Tensor) -> Tensor:
+    """Sums as int8 would hold them."""
+    return (sums + 128) % 256 - 128
+
+
+def looks_like(
+    centre: Callable[[Tensor, int, int], Tensor], steps: Callable[[Tensor, int], Tensor] = steps_of
+) -> Symptom:
+    """Nearly all numbers of every rank lie within rounding of `centre(gradients, block, rank)`, and not of the mean."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        if seen.error is not None or any(not _comparable(case, one["mean"]) for one in seen.value):
+            return False
+        gradients = torch.stack([own[0] for own in case.each])
+        widest = MOST_OFF * steps(gradients, *case.args).amax(0) + 1e-6
+        for rank, one in enumerate(seen.value):
+            off = (one["mean"] - centre(gradients, case.args[0], rank)).abs()
+            if (off <= widest).float().mean() < 0.9:
+                return False
+        return True
+
+    return symptom
+
+
+def _comparable(case: Case, got: object) -> bool:
+    return isinstance(got, Tensor) and got.shape == case.each[0][0].shape
+
+
+def differs_from_call_to_call(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Thousands of equal blocks are off alike, and by something else the next time."""
+    if seen.error is not None or len(case.each[0][0]) < 1000:
+        return False
+    first, again = bias_of(case, seen, "mean"), bias_of(case, seen, "again")
+    return bool(((first - again).abs() > 0.2).any())
+
+
+# Legend of the centres: x codes before rounding, s steps, by rank; p ranks.
+def codes(gradients: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """(x, s) of each number."""
+    s = steps_of(gradients, block)
+    return (gradients / s).nan_to_num(), s
+
+
+def sum_of_all(gradients: Tensor, block: int, rank: int) -> Tensor:
+    return gradients.sum(0)
+
+
+def mean_of_all(gradients: Tensor, block: int, rank: int) -> Tensor:
+    return gradients.mean(0)
+
+
+def own_scales(gradients: Tensor, block: int, rank: int) -> Tensor:
+    x, s = codes(gradients, block)
+    return x.mean(0) * s[rank]
+
+
+def mean_scales(gradients: Tensor, block: int, rank: int) -> Tensor:
+    x, s = codes(gradients, block)
+    return x.mean(0) * s.mean(0)
+
+
+def wrapped_at_own_scales(gradients: Tensor, block: int, rank: int) -> Tensor:
+    x, s = codes(gradients, block)
+    return wrapped(x.sum(0)) * s[rank] / len(x)
+
+
+def wrapped_at_one_scale(gradients: Tensor, block: int, rank: int) -> Tensor:
+    s = steps_of(gradients, block).amax(0)
+    return wrapped((gradients / s).nan_to_num().sum(0)) * s / len(gradients)
+
+
+def wrapped_at_mean_scales(gradients: Tensor, block: int, rank: int) -> Tensor:
+    x, s = codes(gradients, block)
+    return wrapped(x.sum(0)) * s.mean(0) / len(x)
+
+
+def own_alone(gradients: Tensor, block: int, rank: int) -> Tensor:
+    return gradients[rank]
+
+
+def any_of(*symptoms: Symptom) -> Symptom:
+    """One mistake that is written in several ways."""
+    return lambda case, seen, expected: any(one(case, seen, expected) for one in symptoms)
