@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from lockstep.course.grade.options import grade, regrade
 from lockstep.course.tree import NoClone, Tree, here
 
 app = typer.Typer(
@@ -155,6 +156,43 @@ def build(
             except BuildError as error:
                 print(error, file=sys.stderr)
                 raise typer.Exit(1) from None
+
+
+@app.command()
+def release(
+    out: Annotated[Path | None, typer.Argument(help="A new folder for what students get.")] = None,
+    labs: Annotated[str, typer.Option("--labs", help="By number: 04,05")] = "",
+    drop: Annotated[str, typer.Option("--drop", help="Exercises that do not count: 05.6,05.7")] = "",
+    variants: Annotated[bool, typer.Option("--variants", help="Exercises in variants, chosen by the name.")] = False,
+    pack: Annotated[Path | None, typer.Option("--pack", help="A folder with your own exercises and cases.")] = None,
+    repository: Annotated[str, typer.Option("--repository", help="Yours on GitHub, as owner/name.")] = "",
+    nbgrader: Annotated[Path | None, typer.Option("--nbgrader", help="nbgrader's source folder.")] = None,
+    gradescope: Annotated[Path | None, typer.Option("--gradescope", help="An autograder zip to write.")] = None,
+    to: Annotated[Path, typer.Option("--to", help="Where the private file goes.")] = Path("release.toml"),
+    old: Annotated[Path | None, typer.Option("--release", help="Make more from this release.")] = None,
+) -> None:
+    """Give labs to students: a bundle without solutions, and a private release.toml that grading needs."""
+    from lockstep.course.release.release import Outputs, from_release, new_release
+    from lockstep.course.release.shown import shown
+
+    outputs = Outputs(out, nbgrader, gradescope)
+    if old is not None:
+        if labs or drop or variants or pack or repository:
+            raise ValueError(f"{old} says already which labs and exercises; give --release without --labs and the like")
+        made = from_release(here(), old, outputs)
+    else:
+        chosen = {"drop": _listed(drop), "with_variants": variants, "pack": pack, "repository": repository}
+        made = new_release(here(), _listed(labs), to, outputs, **chosen)
+    print(shown(*made))
+
+
+def _listed(text: str) -> list[str]:
+    """ "04, 05" -> ["04", "05"]."""
+    return list(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+
+
+app.command()(grade)
+app.command()(regrade)
 
 
 @app.command(context_settings=HANDS_ON)
