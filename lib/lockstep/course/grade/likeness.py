@@ -68,11 +68,13 @@ def _hash(tokens: Sequence[str]) -> int:
 
 
 def alike(
-    exercise: str, texts: Mapping[str, str], public: Mapping[str, str] | None = None, skeleton: str = ""
+    exercise: str, texts: Mapping[str, str], public: Mapping[str, frozenset[int]] | None = None, skeleton: str = ""
 ) -> list[Likeness]:
-    """Pairs that a person should look at, the most alike first. texts: source by student. public: by where it stands."""
+    """Pairs that a person should look at, the most alike first.
+
+    texts: source by student. public: fingerprints of what everybody can read, by where it stands.
+    """
     own = {student: fingerprints(text) for student, text in texts.items()}
-    known = {place: fingerprints(text) for place, text in (public or {}).items()}
     dull = fingerprints(skeleton) | _common(own.values())
     own = {student: found - dull for student, found in own.items()}
     found = [
@@ -82,7 +84,9 @@ def alike(
         if share >= ALIKE and count >= FEWEST
     ]
     for student, mine in sorted(own.items()):
-        near = max(((*_shared(mine, theirs - dull), place) for place, theirs in known.items()), default=(0.0, 0, ""))
+        near = max(
+            ((*_shared(mine, theirs - dull), place) for place, theirs in (public or {}).items()), default=(0.0, 0, "")
+        )
         if near[0] >= ALIKE and near[1] >= FEWEST:
             found.append(Likeness(exercise, student, near[2], near[0], near[1], True))
     return sorted(found, key=lambda one: (-one.share, -one.fingerprints, one.student, one.other))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import lockstep
-from lockstep.course.grade.likeness import Likeness, alike
+from lockstep.course.grade.likeness import Likeness, alike, fingerprints
 from lockstep.course.grade.program import LabText, source_of
 from lockstep.course.grade.result import Result
 from lockstep.exercises import source
@@ -35,6 +35,7 @@ def likenesses(
     found: list[Likeness] = []
     shown: dict[tuple[str, str], str] = {}
     results, library = list(results), dict(library_texts())
+    prints = {place: fingerprints(text) for place, text in library.items()}
     for one in exercises:
         texts = {
             result.student: text
@@ -43,7 +44,8 @@ def likenesses(
         }
         public = {f"course: {fn.__name__}": source.source_of(fn) or "" for fn in (one.reference, *one.also_right)}
         skeleton = labs[one.lab].skeletons.get(one.function, "")
-        pairs = alike(one.id, texts, {**public, **library}, skeleton)
+        own = {place: fingerprints(text) for place, text in public.items()}
+        pairs = alike(one.id, texts, {**own, **prints}, skeleton)
         found += pairs
         for place in {who for pair in pairs for who in (pair.student, pair.other)}:
             shown[place, one.id] = texts.get(place) or public.get(place) or library.get(place, "")

@@ -103,6 +103,9 @@ def _summary(batch: Batch, console: Console) -> None:
     said += f", {unread} of them not readable" if unread else ""
     said += f", {without} without a result" if without else ""
     console.print(f"{said}." + (f" Isolation: {', '.join(levels)}." if levels else ""))
+    for one in [one for one in results if one.failure or one.submission.problem][:MOST_LINES]:
+        who = one.student if console.is_terminal else one.pseudonym
+        console.print(f"{who}: {one.failure or one.submission.problem}", markup=False, soft_wrap=True)
     for line in (
         *batch.said[:MOST_LINES],
         *([f"and {len(batch.said) - MOST_LINES} more"] * (len(batch.said) > MOST_LINES)),

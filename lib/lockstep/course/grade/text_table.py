@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\n")
 
 
 def read_table(path: Path, needs: Sequence[str]) -> list[dict[str, str]]:
@@ -64,7 +64,8 @@ def guarded(cell: object) -> str:
     """One cell. Numbers that we computed stay numbers; a text never begins a formula."""
     if isinstance(cell, (int, float)):
         return f"{cell:.2f}".rstrip("0").rstrip(".") if isinstance(cell, float) else str(cell)
-    text = "" if cell is None else str(cell).replace("\0", "")
+    # A lone carriage return ends the row for whoever reads it, and what follows would be a cell of its own.
+    text = "" if cell is None else str(cell).replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
