@@ -13,10 +13,10 @@ from torch import Tensor
 
 from lockstep.comm import Communicator, Handle
 from lockstep.comm.collectives import chunk_sizes
-from lockstep.compress.blocks import block_count, in_blocks, round_stochastically, scale_blocks
+from lockstep.compress.blocks import block_count, in_blocks, pieces, round_stochastically, scaled
 from lockstep.compress.compressor import Compressor, check_count
 from lockstep.compress.finite import scale_dtype
-from lockstep.compress.payload import Payload, join_fields, split_fields
+from lockstep.compress.payload import Payload, empty_fields, split_fields
 from lockstep.compress.work import of_all, passes, working
 from lockstep.cost import Cost
 
@@ -38,17 +38,21 @@ class Int8(Compressor):
         return f"Int8(block={self.block})"
 
     def encode(self, tensor: Tensor, name: str) -> Payload:
-        rows = in_blocks(tensor, self.block, scale_dtype(tensor.dtype))
-        scales = rows.abs().amax(1, keepdim=True) / MOST
-        # clamp: the scale is rounded, so the largest value may lie just above 127 of it
-        codes = round_stochastically(rows / scales.where(scales > 0, 1)).clamp_(-MOST, MOST).to(torch.int8)
-        n = tensor.numel()
-        return Payload(join_fields(scales[: self._blocks(n)], codes.view(-1)[:n]), tensor.shape, tensor.dtype)
+        flat, n, dtype = tensor.reshape(-1), tensor.numel(), scale_dtype(tensor.dtype)
+        wire, (scales, codes) = empty_fields(tensor.device, (dtype, self._blocks(n)), (torch.int8, n))
+        for piece in pieces(n, self.block, tensor.device):
+            rows = in_blocks(flat[piece], self.block, dtype)
+            scale = rows.abs().amax(1, keepdim=True).div_(MOST)
+            scales[piece.start // self.block :][: len(rows)] = scale.view(-1)
+            # clamp: the scale is rounded, so the largest value may lie just above 127 of it
+            rounded = round_stochastically(rows / scale.where(scale > 0, 1)).clamp_(-MOST, MOST)
+            codes[piece] = rounded.view(-1)[: piece.stop - piece.start]
+        return Payload(wire, tensor.shape, tensor.dtype)
 
     def decompress(self, payload: Payload) -> Tensor:
         n, dtype = payload.shape.numel(), scale_dtype(payload.dtype)
         scales, codes = split_fields(payload.wire, (dtype, self._blocks(n)), (torch.int8, n))
-        return scale_blocks(codes.to(dtype), scales, self.block).view(payload.shape).to(payload.dtype)
+        return scaled(codes, scales, self.block, payload.dtype).view(payload.shape)
 
     def payload_bytes(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> int:
         """A byte for each value, a scale for each block."""
@@ -78,8 +82,8 @@ class Int8(Compressor):
     def begin(self, comm: Communicator, tensors: Sequence[Tensor], names: Sequence[str]) -> _OwnersRound:
         return _OwnersRound(self, comm, tensors)
 
-    def pieces(self, tensor: Tensor, position: int, ranks: int) -> list[Tensor]:
-        """The flat tensor cut at blocks, the piece of each rank; `position` decides who owns the first block."""
+    def shares(self, tensor: Tensor, position: int, ranks: int) -> list[Tensor]:
+        """The flat tensor cut at blocks, the share of each rank; `position` decides who owns the first block."""
         blocks = chunk_sizes(self._blocks(tensor.numel()), ranks)
         ends = torch.tensor([blocks[(rank - position) % ranks] for rank in range(ranks)]).cumsum(0) * self.block
         return list(tensor.reshape(-1).tensor_split(ends[:-1].clamp(max=tensor.numel())))
@@ -94,8 +98,8 @@ class _OwnersRound:
     def __init__(self, compressor: Int8, comm: Communicator, tensors: Sequence[Tensor]) -> None:
         self._compressor, self._comm, self._tensors = compressor, comm, tensors
         with working(comm, "compress", of_all(compressor.compress_cost, tensors)):
-            pieces = [compressor.pieces(tensor, at, comm.size) for at, tensor in enumerate(tensors)]  # [tensor][rank]
-            self._sent = [[compressor.encode(piece, "") for piece in of_tensor] for of_tensor in pieces]
+            shares = [compressor.shares(tensor, at, comm.size) for at, tensor in enumerate(tensors)]  # [tensor][rank]
+            self._sent = [[compressor.encode(share, "") for share in of_tensor] for of_tensor in shares]
             to_rank = [torch.cat([of_tensor[rank].wire for of_tensor in self._sent]) for rank in range(comm.size)]
         self._sizes = [wire.numel() for wire in to_rank]
         own = [self._sizes[comm.rank]] * comm.size

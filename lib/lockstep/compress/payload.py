@@ -38,6 +38,12 @@ def join_fields(*fields: Tensor) -> Tensor:
     return torch.cat([field.contiguous().reshape(-1).view(torch.uint8) for field in fields])
 
 
+def empty_fields(device: torch.device, *fields: tuple[torch.dtype, int]) -> tuple[Tensor, Sequence[Tensor]]:
+    """A wire to be filled, uint8, and a view of it for each of `fields`, as `split_fields` takes them."""
+    wire = torch.empty(sum(dtype.itemsize * count for dtype, count in fields), dtype=torch.uint8, device=device)
+    return wire, split_fields(wire, *fields)
+
+
 def split_fields(wire: Tensor, *fields: tuple[torch.dtype, int]) -> Sequence[Tensor]:
     """What `join_fields` joined: `fields` are (dtype, number of elements)."""
     found, at = [], 0

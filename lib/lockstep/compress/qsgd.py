@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lockstep.compress.blocks import block_count, in_blocks, round_stochastically, scale_blocks
+from lockstep.compress.blocks import block_count, in_blocks, pieces, round_stochastically, scaled
 from lockstep.compress.compressor import check_count
 from lockstep.compress.finite import scale_dtype
 from lockstep.compress.gathered import Gathered
@@ -36,22 +36,27 @@ class QSGD(Gathered):
         return f"QSGD(levels={self.levels}, block={self.block})"
 
     def encode(self, tensor: Tensor, name: str) -> Payload:
-        dtype = scale_dtype(tensor.dtype)
-        rows = in_blocks(tensor, self.block, dtype)
-        largest = rows.abs().amax(1, keepdim=True)
-        # Of values scaled to at most 1, so that squares neither overflow nor vanish.
-        norms = torch.linalg.vector_norm(rows / largest.where(largest > 0, 1), dim=1, keepdim=True) * largest
-        levels = round_stochastically(rows * self.levels / norms.where(norms > 0, 1)).clamp_(-self.levels, self.levels)
-        digits = levels.add_(self.levels).view(-1)[: tensor.numel()]
-        wire = join_fields(norms[: block_count(tensor.numel(), self.block)], pack(digits, 2 * self.levels + 1))
-        return Payload(wire, tensor.shape, tensor.dtype)
+        flat, n, dtype = tensor.reshape(-1), tensor.numel(), scale_dtype(tensor.dtype)
+        norms = torch.empty(block_count(n, self.block), dtype=dtype, device=tensor.device)
+        levels = torch.empty(n, dtype=torch.int8, device=tensor.device)
+        for piece in pieces(n, self.block, tensor.device):
+            rows = in_blocks(flat[piece], self.block, dtype)
+            largest = rows.abs().amax(1, keepdim=True)
+            # Of values scaled to at most 1, so that squares neither overflow nor vanish.
+            unit = rows / largest.where(largest > 0, 1)
+            length = torch.linalg.vector_norm(unit, dim=1, keepdim=True)
+            norms[piece.start // self.block :][: len(rows)] = (length * largest).view(-1)
+            rounded = round_stochastically(unit.mul_(self.levels / length.where(length > 0, 1)))
+            levels[piece] = rounded.clamp_(-self.levels, self.levels).view(-1)[: piece.stop - piece.start]
+        digits = levels.view(torch.uint8).add_(self.levels)  # wraps, so that -levels becomes 0
+        return Payload(join_fields(norms, pack(digits, 2 * self.levels + 1)), tensor.shape, tensor.dtype)
 
     def decompress(self, payload: Payload) -> Tensor:
         n, dtype = payload.shape.numel(), scale_dtype(payload.dtype)
         blocks = block_count(n, self.block)
         norms, packed = split_fields(payload.wire, (dtype, blocks), (torch.uint8, packed_bytes(n, 2 * self.levels + 1)))
-        levels = unpack(packed, n, 2 * self.levels + 1).to(dtype).sub_(self.levels)
-        return scale_blocks(levels, norms / self.levels, self.block).view(payload.shape).to(payload.dtype)
+        digits, steps = unpack(packed, n, 2 * self.levels + 1), norms / self.levels
+        return scaled(digits, steps, self.block, payload.dtype, zero=self.levels).view(payload.shape)
 
     def payload_bytes(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> int:
         """A digit of base 2s+1 for each value, a norm for each block."""

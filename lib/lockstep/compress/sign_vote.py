@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from lockstep.compress.blocks import pieces, scaled
 from lockstep.compress.finite import scale_dtype
 from lockstep.compress.gathered import Gathered
-from lockstep.compress.packing import pack, packed_bytes, unpack
+from lockstep.compress.packing import above_zero, pack, packed_bytes, unpack
 from lockstep.compress.payload import Payload, join_fields, split_fields
 
 
@@ -27,23 +28,30 @@ class SignVote(Gathered):
         return "SignVote()"
 
     def encode(self, tensor: Tensor, name: str) -> Payload:
-        flat = tensor.reshape(-1).to(scale_dtype(tensor.dtype))
-        magnitude = flat.abs().sum().view(1) / max(flat.numel(), 1)
-        return Payload(join_fields(magnitude, pack(flat >= 0, 2)), tensor.shape, tensor.dtype)
+        flat, n, dtype = tensor.reshape(-1), tensor.numel(), scale_dtype(tensor.dtype)
+        total, bits = flat.new_zeros(1, dtype=dtype), torch.empty(n, dtype=torch.uint8, device=flat.device)
+        for piece in pieces(n, 1, flat.device):
+            values = flat[piece].to(dtype)
+            above_zero(values, bits[piece])
+            total += values.abs().sum()
+        return Payload(join_fields(total / max(n, 1), pack(bits, 2)), tensor.shape, tensor.dtype)
 
     def decompress(self, payload: Payload) -> Tensor:
         magnitude, bits = self._fields(payload)
-        signs = bits.to(magnitude.dtype).mul_(2).sub_(1)
-        return signs.mul_(magnitude).view(payload.shape).to(payload.dtype)
+        return scaled(bits.mul_(2), magnitude, 1, payload.dtype, zero=1).view(payload.shape)
 
     def combine(self, payloads: Sequence[Payload]) -> Tensor:
         """The vote on one tensor, flat."""
         magnitudes, bits = zip(*(self._fields(payload) for payload in payloads), strict=True)
-        votes = bits[0].to(torch.int32)
-        for more in bits[1:]:
-            votes.add_(more)
-        balance = votes.mul_(2).sub_(len(payloads)).sign()
-        return balance.to(magnitudes[0].dtype).mul_(sum(magnitudes) / len(payloads))
+        mean, n = sum(magnitudes) / len(payloads), bits[0].numel()
+        voted = torch.empty(n, dtype=mean.dtype, device=mean.device)
+        for piece in pieces(n, 1, mean.device):
+            votes = bits[0][piece].to(torch.int16)
+            for more in bits[1:]:
+                votes.add_(more[piece])
+            voted[piece] = votes.mul_(2).sub_(len(payloads)).clamp_(-1, 1)
+            voted[piece].mul_(mean)
+        return voted
 
     def payload_bytes(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> int:
         """A bit for each value, and the mean magnitude."""

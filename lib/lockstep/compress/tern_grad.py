@@ -5,11 +5,13 @@ Floor 2, room `compress`. Source: Wen et al. 2017, equations 2 to 4 (ternary val
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from lockstep.compress.blocks import largest_magnitude, pieces, round_stochastically, scaled
 from lockstep.compress.finite import scale_dtype
 from lockstep.compress.gathered import Gathered
 from lockstep.compress.packing import pack, packed_bytes, unpack
@@ -34,20 +36,19 @@ class TernGrad(Gathered):
         return "TernGrad()" if self.clip is None else f"TernGrad(clip={self.clip:g})"
 
     def encode(self, tensor: Tensor, name: str) -> Payload:
-        flat = tensor.reshape(-1).to(scale_dtype(tensor.dtype))
-        if self.clip is not None and flat.numel() > 1:
-            most = (self.clip * flat.std()).item()
-            flat = flat.clamp(-most, most)
-        scale = flat.abs().amax().view(1) if flat.numel() else flat.new_zeros(1)
-        hit = torch.rand_like(flat).mul_(scale) < flat.abs()
-        digits = (flat.sign() * hit).add_(1)
-        return Payload(join_fields(scale, pack(digits, 3)), tensor.shape, tensor.dtype)
+        flat, n, dtype = tensor.reshape(-1), tensor.numel(), scale_dtype(tensor.dtype)
+        most = (self.clip * flat.to(dtype).std()).item() if self.clip is not None and n > 1 else math.inf
+        scale = largest_magnitude(flat, dtype).clamp(max=most)
+        ternary = torch.empty(n, dtype=torch.int8, device=tensor.device)
+        for piece in pieces(n, 1, tensor.device):
+            share = flat[piece].to(dtype).clamp(-most, most).div_(scale.where(scale > 0, 1))
+            ternary[piece] = round_stochastically(share)
+        return Payload(join_fields(scale, pack(ternary.add_(1).view(torch.uint8), 3)), tensor.shape, tensor.dtype)
 
     def decompress(self, payload: Payload) -> Tensor:
         n, dtype = payload.shape.numel(), scale_dtype(payload.dtype)
         scale, packed = split_fields(payload.wire, (dtype, 1), (torch.uint8, packed_bytes(n, 3)))
-        ternary = unpack(packed, n, 3).to(dtype).sub_(1)
-        return ternary.mul_(scale).view(payload.shape).to(payload.dtype)
+        return scaled(unpack(packed, n, 3), scale, max(n, 1), payload.dtype, zero=1).view(payload.shape)
 
     def compress_cost(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Cost:
         """The tensor is read twice: for its largest magnitude, or deviation, and for the ternary values."""
