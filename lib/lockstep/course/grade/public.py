@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,7 @@ def likenesses(
     """The pairs to look at over all exercises, and the texts by (student or public place, exercise)."""
     found: list[Likeness] = []
     shown: dict[tuple[str, str], str] = {}
-    results, library = list(results), dict(library_texts())
-    prints = {place: fingerprints(text) for place, text in library.items()}
+    results, (library, prints) = list(results), _library()
     for one in exercises:
         texts = {
             result.student: text
@@ -50,6 +50,13 @@ def likenesses(
         for place in {who for pair in pairs for who in (pair.student, pair.other)}:
             shown[place, one.id] = texts.get(place) or public.get(place) or library.get(place, "")
     return found, shown
+
+
+@cache
+def _library() -> tuple[dict[str, str], dict[str, frozenset[int]]]:
+    """The library's texts and their fingerprints; two seconds of work, done once."""
+    texts = dict(library_texts())
+    return texts, {place: fingerprints(text) for place, text in texts.items()}
 
 
 def library_texts() -> Iterator[tuple[str, str]]:
