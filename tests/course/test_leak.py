@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.course.build import lab_notebook
-from lockstep.course.leak import is_telling, leaks
+from lockstep.course.leak import is_telling, leaks, texts
 
 SOLUTION = "result = sum(number + 0 for number in numbers)"
 
@@ -88,3 +88,9 @@ def test_common_lines_tell_nothing(line):
 )
 def test_lines_with_an_idea_in_them_tell(line):
     assert is_telling(line)
+
+
+def test_texts_of_a_notebook_that_nbgrader_has_marked():
+    """nbgrader writes `cell_type` into a cell's own metadata too, where no id stands; the search once stopped there."""
+    cell = {"cell_type": "code", "id": "one", "metadata": {"nbgrader": {"cell_type": "code"}}, "source": "x = 1"}
+    assert ("cell one", "x = 1") in texts({"cells": [cell]})

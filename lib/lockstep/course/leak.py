@@ -66,7 +66,7 @@ def texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, dict):
-        place = f"cell {value['id']}" if "cell_type" in value else place
+        place = f"cell {value['id']}" if {"cell_type", "id"} <= value.keys() else place
         for inner in value.values():
             yield from texts(inner, place)
     elif isinstance(value, list):
