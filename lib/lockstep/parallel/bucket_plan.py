@@ -88,7 +88,7 @@ def gradients_of(
 
 
 def plan_buckets(gradients: Sequence[ReadyGradient], seconds: Callable[[int], float]) -> BucketPlan:
-    """The cuts with which the last exchange ends first; of equal ones, those with the fewest buckets.
+    """The cuts with which the last exchange ends first.
 
     seconds(bytes): of one exchange. An exchange begins when its bucket's last gradient is ready and the exchange before
     it has ended. Gradients travel in the order in which they are ready. Raises ValueError without gradients.
@@ -105,12 +105,11 @@ def plan_buckets(gradients: Sequence[ReadyGradient], seconds: Callable[[int], fl
         size, ways = 0, []
         for begin in reversed(range(i)):
             size += gradients[begin].bytes
-            over, many, _ = best[begin]
-            ways.append((max(over, last.ready) + seconds(size), many + 1, begin))
+            ways.append((max(best[begin][0], last.ready) + seconds(size), begin))
         best.append(min(ways))
     cuts, end = [], len(gradients)
     while end:
-        begin = best[end][2]
+        begin = best[end][1]
         cuts.append((gradients[begin:end], best[end][0]))
         end = begin
     buckets, exchanges, free = [], [], 0.0

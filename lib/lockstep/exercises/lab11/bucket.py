@@ -75,14 +75,14 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     even = [(2 * MS * k, 100 * KB) for k in range(1, 7)]
     growing = [(1 * MS, 20 * KB), (2 * MS, 50 * KB), (4 * MS, 100 * KB), (7 * MS, 200 * KB), (11 * MS, 30 * KB)]
     heavy_first = [(1 * MS, 800 * KB), (2 * MS, 40 * KB), (3 * MS, 40 * KB), (8 * MS, 40 * KB), (9 * MS, 20 * KB)]
-    sizes = [10**6, 200 * KB, 1, 10**7, 100 * KB, 300 * KB]
-    yield _case("one gradient", even[:1], RingSeconds(2, 1 * MS, 1e8), [1, 10**6])
+    sizes = [10**6, 200 * KB, 4, 10**7, 100 * KB, 300 * KB]
+    yield _case("one gradient", even[:1], RingSeconds(2, 1 * MS, 1e8), [4, 10**6])
     yield _case("six equal gradients", even, RingSeconds(2, 0.5 * MS, 1e8), sizes)
     yield _case("the same, a link without latency", even, RingSeconds(2, 0.0, 1e8), sizes)
     yield _case("the same, a link with much latency", even, RingSeconds(2, 4 * MS, 1e8), sizes)
-    yield _case("layers that grow", growing, RingSeconds(4, 0.2 * MS, 1e8), [400 * KB, 70 * KB, 1, 170 * KB, 10**6])
+    yield _case("layers that grow", growing, RingSeconds(4, 0.2 * MS, 1e8), [400 * KB, 70 * KB, 4, 170 * KB, 10**6])
     yield _case(
-        "a heavy last layer", heavy_first, RingSeconds(2, 0.4 * MS, 2e8), [60 * KB, 800 * KB, 10**7, 1, 80 * KB, 10**6]
+        "a heavy last layer", heavy_first, RingSeconds(2, 0.4 * MS, 2e8), [60 * KB, 800 * KB, 10**7, 4, 80 * KB, 10**6]
     )
     for name, count in (("eight", 8), ("twelve", 12), ("twenty", 20), ("thirty", 30)):
         ready = np.cumsum(rng.integers(1, 40, count)) / 10 * MS
@@ -91,7 +91,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         link = RingSeconds(
             int(rng.integers(2, 9)), float(rng.integers(1, 12)) / 10 * MS, float(rng.integers(4, 20)) * 1e7
         )
-        caps = rng.permutation([1, 10**8, 10**9, *(4 * rng.integers(1_000, 100_000, 6))]).tolist()
+        caps = rng.permutation([4, 10**8, 10**9, *(4 * rng.integers(1_000, 100_000, 6))]).tolist()
         yield _case(f"{name} gradients, drawn", gradients, link, caps)
 
 

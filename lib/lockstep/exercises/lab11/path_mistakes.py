@@ -121,12 +121,6 @@ def has_waiting(case: Case, seen: Observation, expected: Observation) -> bool:
 
 MISTAKES = (
     Mistake(
-        "forward from the first event",
-        from_the_first,
-        "You start at the first event and go forward. From there nobody knows which way leads to the event that ends "
-        "last. Begin with that one, and ask what it had to wait for.",
-    ),
-    Mistake(
         "stays on one rank",
         own_rank,
         "Your path never leaves its rank. A rank that stood still waited for somebody: a message leads over to another "
@@ -220,5 +214,11 @@ MISTAKES = (
         "everything on its ranks",
         all_without_slack,
         "You return everything that happened on the ranks of the path. The path is one chain: at each moment one event.",
+    ),
+    Mistake(
+        "forward from the first event",
+        from_the_first,
+        "You start at the first event and go forward. From there nobody knows which way leads to the event that ends "
+        "last. Begin with that one, and ask what it had to wait for.",
     ),
 )
