@@ -24,7 +24,7 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import mean, median
 
@@ -35,7 +35,16 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from torch.nn import functional as F
 
 from lockstep.comm import Communicator
-from lockstep.parallel.pipeline import Pipeline, Schedule, gpipe, interleaved, one_f_one_b, zbv, zero_bubble
+from lockstep.parallel.pipeline import (
+    Pipeline,
+    Schedule,
+    fuse_backward,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    zbv,
+    zero_bubble,
+)
 from lockstep.parallel.pipeline.schedule import NAMES, Action
 from lockstep.parallel.pipeline.transfers import Transfers
 from lockstep.trace import Span, Trace
@@ -71,20 +80,39 @@ OURS: dict[str, Callable[[int, int], Schedule]] = {
     "zero bubble": zero_bubble,
     "ZB-V": zbv,
 }
+FUSED = "zero bubble, fused"
 TORCH = {"GPipe": ScheduleGPipe, "1F1B": Schedule1F1B}
 
 
-def pipelines(comm: Communicator) -> dict[str, Pipeline]:
+def known() -> dict[str, Schedule]:
+    """The schedules that need no measurement, by name."""
+    return {name: make(RANKS, MICRO_BATCHES) for name, make in OURS.items()}
+
+
+def fused(rounds: int = 10) -> Schedule:
+    """Zero bubble for what actions take here: split where that pays, with one micro-batch more in memory than 1F1B."""
+    schedules = known()
+    steps, _ = measured({name: schedules[name] for name in ("1F1B", "zero bubble")}, rounds)
+    whole = _costs(schedules["1F1B"], steps["1F1B"])
+    halves = _costs(schedules["zero bubble"], steps["zero bubble"])
+    message = _gaps(schedules["1F1B"], steps["1F1B"])[1]
+    last = RANKS - 1  # chunk 0 gives no input gradient, so its backward is not split
+    costs = [[whole[kind, c] for c in range(RANKS)] for kind in "FB"]
+    costs += [[whole["B", 0], halves["I", last]], [0.0, halves["W", last]]]
+    make = zero_bubble(RANKS, MICRO_BATCHES, RANKS + 1, whole["F", last], halves["I", last], halves["W", last])
+    return fuse_backward(make, *costs, transfer=message)
+
+
+def pipelines(comm: Communicator, schedules: dict[str, Schedule]) -> dict[str, Pipeline]:
     """Ours by name."""
-    schedules = {name: make(RANKS, MICRO_BATCHES) for name, make in OURS.items()}
     return {name: Pipeline(stages(each.chunks), comm, each, F.cross_entropy) for name, each in schedules.items()}
 
 
-def steppers(comm: Communicator) -> dict[str, Callable[[], object]]:
+def steppers(comm: Communicator, schedules: dict[str, Schedule]) -> dict[str, Callable[[], object]]:
     """By name, what takes one step on this rank."""
     images, labels = batch()
     found: dict[str, Callable[[], object]] = {}
-    for name, pipeline in pipelines(comm).items():
+    for name, pipeline in pipelines(comm, schedules).items():
         found[f"our {name}"] = lambda pipeline=pipeline: pipeline.step(images, labels)
     for name, kind in [*TORCH.items(), ("1F1B again", Schedule1F1B)]:
         stage = PipelineStage(stages(RANKS)[comm.rank], comm.rank, RANKS, torch.device("cpu"))
@@ -96,9 +124,9 @@ def steppers(comm: Communicator) -> dict[str, Callable[[], object]]:
     return found
 
 
-def steps_in_turn(comm: Communicator, pairs: int) -> dict[str, list[float]]:
+def steps_in_turn(comm: Communicator, schedules: dict[str, Schedule], pairs: int) -> dict[str, list[float]]:
     """Seconds of this rank's steps, by name, in the same order of rounds."""
-    todo, taken, order = steppers(comm), defaultdict(list), random.Random(0)
+    todo, taken, order = steppers(comm, schedules), defaultdict(list), random.Random(0)
     for turn in range(-5, pairs):
         for name in order.sample(list(todo), len(todo)):
             comm.barrier()
@@ -109,10 +137,12 @@ def steps_in_turn(comm: Communicator, pairs: int) -> dict[str, list[float]]:
     return dict(taken)
 
 
-def marked_steps(comm: Communicator, rounds: int) -> tuple[list[tuple[str, float]], float]:
+def marked_steps(
+    comm: Communicator, schedules: dict[str, Schedule], rounds: int
+) -> tuple[list[tuple[str, float]], float]:
     """((schedule, when its step began) of every step, seconds of a message); the spans are in the run's trace."""
     images, labels = batch()
-    ours, marks, order = pipelines(comm), [], random.Random(1)
+    ours, marks, order = pipelines(comm, schedules), [], random.Random(1)
     for _ in range(rounds):
         for name in order.sample(list(ours), len(ours)):
             comm.barrier()
@@ -136,26 +166,28 @@ def _transfer(comm: Communicator, rounds: int) -> float:
     return median(taken)
 
 
-def predictions(rounds: int) -> list[tuple[str, float, float, float]]:
-    """(schedule, predicted idle share, predicted with messages timed alone, measured idle share) from one run."""
-    run = launch(marked_steps, RANKS, rounds, timeout=3600)
+def measured(schedules: dict[str, Schedule], rounds: int) -> tuple[dict[str, list[dict[Action, Span]]], float]:
+    """({schedule: the spans of each of its steps}, seconds of a message timed alone) from one run."""
+    run = launch(marked_steps, RANKS, schedules, rounds, timeout=3600)
     marks, alone = run.values[0]
-    steps = _steps(run.trace, marks)[3 * len(OURS) :]  # the first ones warm up
-    found = []
-    for name, make in OURS.items():
-        schedule = make(RANKS, MICRO_BATCHES)
-        own = [spans for other, spans in steps if other == name]
-        calibration, judged = [_by_action(schedule, spans) for spans in own[::2]], own[1::2]
+    found = defaultdict(list)
+    for name, spans in _steps(run.trace, marks)[3 * len(schedules) :]:  # the first ones warm up
+        found[name].append(_by_action(schedules[name], spans))
+    return dict(found), alone
+
+
+def predictions(schedules: dict[str, Schedule], rounds: int) -> Iterator[tuple[str, float, float, float]]:
+    """(schedule, predicted idle share, predicted with messages timed alone, measured idle share) from one run."""
+    found, alone = measured(schedules, rounds)
+    for name, steps in found.items():
+        schedule, calibration = schedules[name], steps[::2]
         costs = _costs(schedule, calibration)
-        found.append(
-            (
-                name,
-                _predicted(schedule, costs, *_gaps(schedule, calibration)),
-                _predicted(schedule, costs, {("F", 0): 0.0}, alone),
-                median(map(_idle, judged)),
-            )
+        yield (
+            name,
+            _predicted(schedule, costs, *_gaps(schedule, calibration)),
+            _predicted(schedule, costs, {("F", 0): 0.0}, alone),
+            median(map(_idle, steps[1::2])),
         )
-    return found
 
 
 def _predicted(schedule: Schedule, costs: Costs, before: Costs, message: float) -> float:
@@ -220,7 +252,8 @@ def _steps(trace: Trace, marks: list[tuple[str, float]]) -> list[tuple[str, list
     ]
 
 
-def _idle(spans: list[Span]) -> float:
+def _idle(step: dict[Action, Span]) -> float:
+    spans = step.values()
     makespan = max(span.end for span in spans) - min(span.start for span in spans)
     return 1 - sum(span.seconds for span in spans) / (RANKS * makespan)
 
@@ -238,18 +271,20 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args()
     print(f"{RANKS} ranks, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
-    ranks = launch(steps_in_turn, RANKS, options.pairs, timeout=3600).values
+    schedules = known() | {FUSED: fused()}
+    print(schedules[FUSED])
+    ranks = launch(steps_in_turn, RANKS, schedules, options.pairs, timeout=3600).values
     slower = {name: np.maximum(*(np.array(rank[name]) for rank in ranks)) for name in ranks[0]}
     for name, seconds in slower.items():
-        print(f"{name:<22}{np.median(seconds) * 1e3:>9.2f} ms")
-    for name in (*(f"our {name}" for name in OURS), "torch 1F1B again"):
+        print(f"{name:<24}{np.median(seconds) * 1e3:>9.2f} ms")
+    for name in (*(f"our {name}" for name in schedules), "torch 1F1B again"):
         other = "torch GPipe" if name == "our GPipe" else "torch 1F1B"
-        print(f"{name:>22} / {other:<14}{interval(slower[name] / slower[other])}", flush=True)
+        print(f"{name:>24} / {other:<14}{interval(slower[name] / slower[other])}", flush=True)
     for seed in range(options.seeds):
-        for name, predicted, alone, measured in predictions(max(20, options.pairs // 4)):
+        for name, predicted, alone, idle in predictions(schedules, max(20, options.pairs // 4)):
             print(
-                f"run {seed}: {name:<17} idle predicted {predicted:.3f}, measured {measured:.3f}, "
-                f"difference {measured - predicted:+.3f} (messages timed alone: {measured - alone:+.3f})"
+                f"run {seed}: {name:<19} idle predicted {predicted:.3f}, measured {idle:.3f}, "
+                f"difference {idle - predicted:+.3f} (messages timed alone: {idle - alone:+.3f})"
             )
 
 

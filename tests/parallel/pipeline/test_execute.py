@@ -14,6 +14,7 @@ from lockstep.parallel.pipeline import (
     Pipeline,
     Schedule,
     dualpipev,
+    fuse_backward,
     gpipe,
     interleaved,
     looped_bfs,
@@ -41,6 +42,7 @@ def schedules(p):
         (looped_bfs(p, 2, 2), {}),
         (zero_bubble(p, 3, 2), {"checkpoint": True}),
         (zero_bubble(p, 4), {}),
+        (fuse_backward(zero_bubble(p, 4), 8, 12, 7, 6), {}),
     ]
 
 

@@ -11,6 +11,7 @@ from lockstep.parallel.pipeline.schedule import Action, InvalidSchedule, Overlap
 from lockstep.parallel.pipeline.schedules import (
     SCHEDULES,
     dualpipev,
+    fuse_backward,
     gpipe,
     interleaved,
     looped_bfs,
@@ -36,6 +37,7 @@ __all__ = [
     "Timing",
     "VersionUse",
     "dualpipev",
+    "fuse_backward",
     "gpipe",
     "interleaved",
     "looped_bfs",

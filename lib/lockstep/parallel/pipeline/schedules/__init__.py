@@ -12,10 +12,11 @@
 | `dualpipev`   | forward of one chunk beside backward of the other      | 2             | DeepSeek-AI 2025                  |
 | `pipedream`   | 1F1B without a flush: updates between micro-batches    | 1             | Narayanan et al. 2019             |
 
-In all of them `stages` is the number of ranks.
+In all of them `stages` is the number of ranks. `fuse_backward` makes one with split backwards shorter, for given costs.
 """
 
 from lockstep.parallel.pipeline.schedules.dual import dualpipev
+from lockstep.parallel.pipeline.schedules.fuse import fuse_backward
 from lockstep.parallel.pipeline.schedules.looped import interleaved, looped_bfs
 from lockstep.parallel.pipeline.schedules.single import gpipe, naive, one_f_one_b, pipedream
 from lockstep.parallel.pipeline.schedules.split import zbv, zero_bubble
@@ -36,6 +37,7 @@ SCHEDULES = {
 __all__ = [
     "SCHEDULES",
     "dualpipev",
+    "fuse_backward",
     "gpipe",
     "interleaved",
     "looped_bfs",
