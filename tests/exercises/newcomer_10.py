@@ -56,6 +56,45 @@ def noise_of_half(comm, g, block):
     return (comm.all_gather(codes) * comm.all_gather(scale)).view(comm.size, -1).mean(0)[: len(g)]
 
 
+def other_way_round(comm, g, block):
+    rows = rows_of(g, block)
+    scale = rows.abs().amax(1, keepdim=True) / 127
+    x = (rows / scale).nan_to_num()
+    codes = (x.floor() + (torch.rand_like(x) > x - x.floor())).clamp(-127, 127).to(torch.int8)
+    return (comm.all_gather(codes) * comm.all_gather(scale)).view(comm.size, -1).mean(0)[: len(g)]
+
+
+def never_divides_by_127(comm, g, block):
+    rows = rows_of(g, block)
+    scale = rows.abs().amax(1, keepdim=True)
+    codes = torch.floor(127 * (rows / scale).nan_to_num() + torch.rand_like(rows)).clamp(-127, 127).to(torch.int8)
+    return (comm.all_gather(codes) * comm.all_gather(scale)).view(comm.size, -1).mean(0)[: len(g)]
+
+
+def block_is_their_number(comm, g, block):
+    padded = F.pad(g, (0, -len(g) % block))
+    return coded()(comm, padded, len(padded) // block)[: len(g)]
+
+
+def pieces_with_blocks_of_their_own(comm, g, block):
+    """Right: each rank owns a piece, which does not begin where a block does."""
+
+    def encode(x):
+        rows = rows_of(x, block)
+        scale = rows.abs().amax(1, keepdim=True) / 127
+        return torch.floor((rows / scale).nan_to_num() + torch.rand_like(rows)).clamp(-127, 127).to(torch.int8), scale
+
+    pieces = g.tensor_split(comm.size)
+    blocks = [-(-len(piece) // block) for piece in pieces]
+    to_me = [blocks[comm.rank]] * comm.size
+    parts = zip(*map(encode, pieces), strict=True)
+    codes, scales = (comm.all_to_all(torch.cat(part), blocks, to_me) for part in parts)
+    mean = (codes * scales).view(comm.size, -1).mean(0)[: len(pieces[comm.rank])]
+    codes, scales = (comm.all_gather(part, blocks) for part in encode(mean))
+    rows = (codes * scales).split(blocks)
+    return torch.cat([own.flatten()[: len(piece)] for own, piece in zip(rows, pieces, strict=True)])
+
+
 def half_and_round(comm, g, block):
     """Right: a shift between -1/2 and 1/2, then to the nearest."""
     rows = rows_of(g, block)
@@ -95,6 +134,20 @@ def as_numpy_gives_it(g):
     x = g.numpy()
     bits = np.packbits(x >= 0, bitorder="little")
     return bits, x[x < 0].mean() if (x < 0).any() else 0, x[x >= 0].mean() if (x >= 0).any() else 0
+
+
+def fills_up_first(g):
+    text = "".join(str(int(x >= 0)) for x in g.tolist()).zfill(-(-len(g) // 8) * 8)
+    bits = torch.tensor([int(text[i : i + 8], 2) for i in range(0, len(text), 8)], dtype=torch.uint8)
+    return bits, g[g < 0].sum() / max(1, (g < 0).sum()), g[g >= 0].sum() / max(1, (g >= 0).sum())
+
+
+def means_in_tensors(g):
+    """Right: each mean is a tensor of one number."""
+    above = (g >= 0).float()
+    bits = torch.from_numpy(np.packbits(above.numpy().astype(bool)))
+    low = ((1 - above) @ g / (1 - above).sum().clamp(min=1)).view(1)
+    return bits, low, (above @ g / above.sum().clamp(min=1)).view(1)
 
 
 def means_of_sign(g):
@@ -146,6 +199,25 @@ def by_a_threshold(comm, g, k):
     return torch.zeros_like(g).index_add_(0, places, values / comm.size), (comm.size - 1) * k * 8
 
 
+def counts_what_it_has(comm, g, k):
+    places = g.abs().topk(k)[1]
+    values, places = comm.all_gather(g[places]), comm.all_gather(places)
+    return torch.zeros_like(g).index_add_(0, places, values) / comm.size, values.nbytes + places.nbytes
+
+
+def from_each_to_each(comm, g, k):
+    """Right: messages, and the bytes of each."""
+    places = g.abs().topk(k)[1]
+    pairs, sent = torch.stack([places.float(), g[places]]), 0
+    total = torch.zeros_like(g).index_add_(0, places, g[places])
+    for d in range(1, comm.size):
+        got = torch.empty_like(pairs)
+        comm.exchange([(pairs, (comm.rank + d) % comm.size)], [(got, (comm.rank - d) % comm.size)])
+        sent += pairs.nbytes
+        total.index_add_(0, got[0].int(), got[1])
+    return total / comm.size, sent
+
+
 # 10.4
 
 
@@ -190,6 +262,11 @@ def gram_schmidt_forgets_to_divide(p):
     return p
 
 
+def by_cholesky(p):
+    """Right, as any orthonormal basis is."""
+    return torch.linalg.solve_triangular(torch.linalg.cholesky(p.T @ p), p.T, upper=False).T
+
+
 # 10.6
 
 
@@ -210,6 +287,16 @@ def least_squares_once(comm, g, phi, k):
     places = (phi.T @ y).abs().topk(k)[1]
     x = torch.zeros_like(g)
     x[places] = torch.linalg.lstsq(phi[:, places], y[:, None]).solution.flatten()
+    return x
+
+
+def by_pursuit(comm, g, phi, k):
+    """Right: places by a step, values by least squares."""
+    y, x = comm.all_reduce(phi @ g, op="mean"), torch.zeros_like(g)
+    for _ in range(12):
+        places = (x + phi.T @ (y - phi @ x)).abs().topk(k)[1]
+        x = torch.zeros_like(g)
+        x[places] = torch.linalg.lstsq(phi[:, places], y[:, None]).solution[:, 0]
     return x
 
 
@@ -248,6 +335,23 @@ def right_time(i, steps, every):
     return i % every == every - 1 or i == steps - 1
 
 
+def without_a_wait(comm, parameters, step, steps, every):
+    for i in range(steps):
+        step(i)
+        if right_time(i, steps, every):
+            for p in parameters:
+                comm.all_reduce(p.data, op="mean", async_op=True)
+
+
+def one_after_the_other(comm, parameters, step, steps, every):
+    """Right: all on their way at once."""
+    for i in range(steps):
+        step(i)
+        if right_time(i, steps, every):
+            for handle in [comm.all_reduce(p.data, op="mean", async_op=True) for p in parameters]:
+                handle.wait()
+
+
 def rebind(parameters, at, mean):
     parameters[at] = torch.nn.Parameter(mean)
 
@@ -260,14 +364,19 @@ FOUND = [
     ("10.1", coded(scale=lambda rows: (rows.abs().max() / 127).expand(len(rows), 1)), ["whole tensor"]),
     ("10.1", coded(draw=lambda rows: 0.5), ["nearest"]),
     ("10.1", coded(draw=lambda rows: torch.rand(1)), ["one random number"]),
+    ("10.1", other_way_round, ["seven of ten"]),
+    ("10.1", never_divides_by_127, ["127 times too large"]),
+    ("10.1", block_is_their_number, ["make `block` blocks"]),
     ("10.1", noise_of_half, ["off by"]),
     ("10.2", with_packbits_alone, ["zeros"]),
+    ("10.2", fills_up_first, ["after the last"]),
     ("10.2", means_of_sign, ["keep its sign"]),
     ("10.3", scatter_alone, ["index_add_"]),
     ("10.3", sparse(lambda p, k, n: 4 * k * (p - 1)), ["not their indices"]),
     ("10.3", sparse(lambda p, k, n: 8 * k * (p - 1), index=torch.int64), ["int64"]),
     ("10.3", sparse(lambda p, k, n: 8 * k), ["comm.size - 1"]),
     ("10.3", sparse(lambda p, k, n: 8 * k * (p - 1), lambda mean, p: mean), ["asked is the mean"]),
+    ("10.3", counts_what_it_has, ["`comm.size` payloads"]),
     ("10.3", by_a_threshold, ["bytes"]),
     ("10.4", clears_what_was_sent, ["rounding error"]),
     ("10.4", grows, ["carry the residual twice"]),
@@ -280,7 +389,10 @@ FOUND = [
     ("10.6", least_squares_once, ["fits the measurements"]),
     ("10.7", paid(pair=4), ["its index"]),
     ("10.7", paid(gathered=lambda p: 2 * (p - 1) / p), ["nothing to add"]),
-    ("10.7", paid(), ["-zero"]),
+    ("10.7", paid(limit=lambda d, s, t: max(0, d - s) / t), ["divide by zero"]),
+    ("10.7", paid(limit=lambda d, s, t: math.inf if d <= s or not t else (d - s) / t), ["below no bandwidth"]),
+    ("10.7", paid(limit=lambda d, s, t: (d - s) / t if t and d > s else 0), ["on every link"]),
+    ("10.8", without_a_wait, ["before wait()"]),
     ("10.8", averaged(lambda i, steps, every: i % every == 0), ["first step"]),
     ("10.8", averaged(lambda i, steps, every: i % every == every - 1), ["does not divide"]),
     ("10.8", averaged(right_time, rebind), ["never reaches the model"]),
@@ -289,12 +401,18 @@ FOUND = [
 RIGHT = [
     ("10.1", half_and_round),
     ("10.1", one_message),
+    ("10.1", pieces_with_blocks_of_their_own),
+    ("10.2", means_in_tensors),
     ("10.2", as_numpy_gives_it),
     ("10.3", in_a_loop),
     ("10.3", sparse(lambda p, k, n: float(12 * k * (p - 1)), index=torch.int64)),
+    ("10.3", from_each_to_each),
     ("10.4", one_more),
-    ("10.5", thin(torch.linalg.orth if hasattr(torch.linalg, "orth") else lambda p: torch.linalg.svd(p, False)[0])),
+    ("10.5", thin(lambda p: torch.linalg.svd(p, False)[0])),
+    ("10.5", thin(by_cholesky)),
+    ("10.6", by_pursuit),
     ("10.6", iterated(15)),
     ("10.6", iterated(30, step=1.3)),
+    ("10.8", one_after_the_other),
     ("10.8", averaged(right_time)),
 ]

@@ -43,6 +43,14 @@ def a_byte_too_many(g):
     return packed(g, pack=lambda upper: F.pad(one_bit(g)[0], (0, 1 if len(g) % 8 == 0 else 0)))
 
 
+def fills_up_in_front(g):
+    def pack(upper):
+        rows = F.pad(upper.long(), (-len(g) % 8, 0)).view(-1, 8)
+        return (rows << torch.arange(8)).sum(1).byte()
+
+    return packed(g, pack=pack)
+
+
 def inverted(g):
     return packed(g, above=lambda g: g < 0)
 
@@ -143,6 +151,12 @@ MISTAKES = (
         "a byte too many",
         a_byte_too_many,
         "Where 8 divides the numbers you have a byte too many: `len(g) // 8 + 1` is not rounding up.",
+    ),
+    Mistake(
+        "fills up in front",
+        fills_up_in_front,
+        "You fill up in front, so each number's bit is further back than it should be. The first byte holds the first eight "
+        "numbers; fill up after the last.",
     ),
     Mistake(
         "bits the other way round",

@@ -100,7 +100,17 @@ def divides_by_zero(n, ranks, k, method, seconds, bandwidth):
 def upside_down(n, ranks, k, method, seconds, bandwidth):
     right = pays_off(n, ranks, k, method, seconds, bandwidth)
     limit = right["break_even"]
-    return right | {"break_even": 1 / limit if limit else math.inf}
+    return right | {"break_even": 1 / limit if 0 < limit < math.inf else limit}
+
+
+def always_where_never(n, ranks, k, method, seconds, bandwidth):
+    right = pays_off(n, ranks, k, method, seconds, bandwidth)
+    return right | {"break_even": right["break_even"] or math.inf}
+
+
+def never_where_always(n, ranks, k, method, seconds, bandwidth):
+    right = pays_off(n, ranks, k, method, seconds, bandwidth)
+    return right | {"break_even": right["break_even"] if seconds else 0.0}
 
 
 def saves_all_of_dense(n, ranks, k, method, seconds, bandwidth):
@@ -194,6 +204,17 @@ MISTAKES = (
                 below_zero,
                 "Where the compressor sends more than the ring it can never be faster, and your bandwidth is below zero: "
                 "return 0 there.",
+            ),
+            Mistake(
+                "infinity where it never pays",
+                always_where_never,
+                "You return infinity where the compressor sends as much as the ring, or more. It is faster below no bandwidth: 0.",
+            ),
+            Mistake(
+                "zero where it always pays",
+                never_where_always,
+                "You return 0 where compressing takes no time. It sends less and costs nothing, so it is faster on every link: "
+                "`math.inf`.",
             ),
             Mistake(
                 "seconds a byte",

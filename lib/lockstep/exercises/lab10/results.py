@@ -23,9 +23,11 @@ def normal(rng: np.random.Generator, *shape: int) -> Tensor:
 
 
 def is_number(value: Any) -> bool:
-    """A Python number, or a tensor or array without dimensions."""
-    if isinstance(value, (torch.Tensor, np.ndarray)):
-        return value.ndim == 0
+    """A Python number, or a tensor or array that holds one."""
+    if isinstance(value, Tensor):
+        return value.numel() == 1
+    if isinstance(value, np.ndarray):
+        return value.size == 1
     return type(value) in (int, float)
 
 

@@ -5,9 +5,12 @@ Floor 4, room `exercises`; the exercise is in `top_k.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
-from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.exercise import Case, Mistake, Symptom
+from lockstep.exercises.lab10.results import is_number
 from lockstep.exercises.observe import Observation
 
 
@@ -122,44 +125,63 @@ def sends_more(case: Case, seen: Observation, expected: Observation) -> bool:
     return same and sum(one["sent"] for one in seen.value) > sum(1.5 * right["sent"] for right in expected.value)
 
 
+def counts(of: Callable[[float, int], float]) -> Symptom:
+    """Every rank sends s bytes and says that it sent of(s, p)."""
+
+    def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
+        if seen.error is not None or not all(is_number(one["count"]) for one in seen.value):
+            return False
+        said = [(float(one["count"]), one["sent"]) for one in seen.value]
+        return all(mine != sent and abs(mine - of(sent, case.ranks)) < 0.5 for mine, sent in said)
+
+    return symptom
+
+
 MISTAKES = (
     Mistake(
         "counts values but not indices",
         counts_values_alone,
         "You count the values and not their indices. Nobody can place a value without its index, so both travel: with int32 "
         "a pair takes 8 bytes.",
+        symptom=counts(lambda sent, p: sent / 2),
     ),
     Mistake(
         "counts its own payload alone",
         counts_its_own_payload,
         "You count one payload. On a ring a rank passes on the others' as well: it sends `comm.size - 1` payloads, so the "
         "price grows with the ranks.",
+        symptom=counts(lambda sent, p: sent / (p - 1)),
     ),
     Mistake(
         "counts a payload too many",
         counts_one_too_many,
         "You count `comm.size` payloads. The last of the ring passes nothing on: each rank sends `comm.size - 1`.",
+        symptom=counts(lambda sent, p: sent * p / (p - 1)),
     ),
     Mistake(
         "counts an all-reduce",
         counts_like_an_all_reduce,
         "You count 2(N-1)/N payloads, as for a ring all-reduce. That adds numbers up on the way; payloads at different places "
         "do not add up, so N-1 of them pass through every rank.",
+        symptom=counts(lambda sent, p: 2 * sent / p),
     ),
     Mistake(
         "counts the bytes of all ranks",
         counts_all_ranks,
         "You count what all ranks send together. Asked is what this rank sends.",
+        symptom=counts(lambda sent, p: sent * p),
     ),
     Mistake(
         "counts numbers for bytes",
         counts_numbers,
         "You count numbers. Each of them takes 4 bytes.",
+        symptom=counts(lambda sent, p: sent / 4),
     ),
     Mistake(
         "wide indices counted as narrow",
         wide_indices_counted_as_narrow,
         "You send the indices as int64, which is 8 bytes each, and count 4. `places.int()` makes them int32.",
+        symptom=counts(lambda sent, p: sent * 2 / 3),
     ),
     Mistake(
         "largest instead of largest in magnitude",
