@@ -32,6 +32,7 @@ from lockstep.exercises.verdict import Verdict
 
 NO_MEMORY = ("allocate memory", "bad_alloc", "not enough memory")
 PASSES_CHECK = "It passes the cases that `check` shows, and fails others of the same kind."
+FAILS = "It fails cases that only grading has."
 
 
 def grade_program(
@@ -113,7 +114,7 @@ def _decided(exercise: Exercise, draws: Draws, tried: Tried, nothing: Outcome) -
     if name in ("not attempted", "forbidden"):
         return replace(nothing, verdict=name, sentence=_forbidden(tried) if name == "forbidden" else verdict.seen)
     shown = draw == 0 and _first(findings[0]) < draws.visible
-    sentence = verdict.seen if shown else _public(verdict, error)
+    sentence = verdict.seen if shown else _public(PASSES_CHECK if draws.visible else FAILS, error)
     if name == "crashed" and error is not None and error.type in ("NameError", "Missing"):
         sentence = " ".join([sentence, *_earlier(tried, error)])
     outcome = replace(nothing, verdict=name, sentence=f"{sentence} {verdict.cause}".strip(), mistake=verdict.mistake)
@@ -173,15 +174,16 @@ def _name_of(verdict: Verdict, error: Failure | None, tried: Tried) -> str:
     return "crashed" if verdict.status in ("crashed", "cannot run") else verdict.status
 
 
-def _public(verdict: Verdict, error: Failure | None) -> str:
+def _public(where: str, error: Failure | None) -> str:
     """What may be said of a hidden case: the kind of fault, and no word that the student's process chose."""
-    if error is None or error.type == "Deadlock":
-        what = "" if error is None else " The ranks wait for each other for ever."
-        return PASSES_CHECK + what
-    if error.type in ("Timeout", "Killed", "Garbled"):
-        return f"{PASSES_CHECK} {error.sentence}"
+    if error is None:
+        return where
+    if error.type == "Deadlock":
+        return f"{where} The ranks wait for each other for ever."
+    if error.type in ("Timeout", "Killed"):
+        return f"{where} {error.sentence}"
     kind = error.type if isinstance(getattr(builtins, error.type, None), type) else "an error of its own"
-    return f"{PASSES_CHECK} There it raises {kind}{error.place}."
+    return f"{where} There it raises {kind}{error.place}."
 
 
 def _earlier(tried: Tried, error: Failure) -> list[str]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from lockstep.exercises.check import SEED
 from lockstep.exercises.exercise import Case, Exercise, Mistake
+from lockstep.exercises.known import known as one_draw
 from lockstep.exercises.observe import Observation
-from lockstep.exercises.trial import observe_here
 
 HIDDEN = 2  # draws beside the one that `check` shows
 
@@ -27,49 +27,23 @@ class Draws:
     """
 
     def __init__(self, exercise: Exercise, secret: str) -> None:
-        self.exercise = exercise
+        self.exercise, self.visible = exercise, _visible(exercise)
         words = (hashlib.sha256(f"{secret}\n{exercise.id}\n{draw}".encode()).digest() for draw in range(HIDDEN))
         seeds = [SEED, *(int.from_bytes(word[:7], "big") for word in words)]
-        self.cases: list[list[Case]] = [exercise.draw(seed) for seed in seeds]
-        self.visible = _visible(exercise)
-        self._expected: dict[int, list[Observation]] = {}
-        self._idle: dict[int, list[Observation]] = {}
-        self._behaviours: dict[tuple[int, str], _Behaviour] = {}
+        self._known = [one_draw(exercise, seed) for seed in seeds]
+        self.cases: list[list[Case]] = [one.cases for one in self._known]
 
-    def expected(self, draw: int) -> list[Observation]:
+    def expected(self, draw: int) -> Sequence[Observation]:
         """What the reference does."""
-        if draw not in self._expected:
-            self._expected[draw] = observe_here(self.exercise, self.exercise.reference, self.cases[draw])
-        return self._expected[draw]
+        return self._known[draw].expected
 
-    def idle(self, draw: int) -> list[Observation]:
+    def idle(self, draw: int) -> Sequence[Observation]:
         """What a function does that does nothing."""
-        if draw not in self._idle:
-            self._idle[draw] = observe_here(self.exercise, _nothing, self.cases[draw])
-        return self._idle[draw]
+        return self._known[draw].of(_nothing)
 
     def behaviour(self, draw: int, mistake: Mistake) -> Sequence[Observation]:
         """What a known mistake does."""
-        key = draw, mistake.name
-        if key not in self._behaviours:
-            self._behaviours[key] = _Behaviour(self.exercise, mistake, self.cases[draw])
-        return self._behaviours[key]
-
-
-class _Behaviour(Sequence):
-    """A known mistake on each case, run when it is first asked for."""
-
-    def __init__(self, exercise: Exercise, mistake: Mistake, cases: Sequence[Case]) -> None:
-        self._exercise, self._mistake, self._cases = exercise, mistake, cases
-        self._seen: dict[int, Observation] = {}
-
-    def __len__(self) -> int:
-        return len(self._cases)
-
-    def __getitem__(self, at: int) -> Observation:
-        if at not in self._seen:
-            (self._seen[at],) = observe_here(self._exercise, self._mistake.function, [self._cases[at]])
-        return self._seen[at]
+        return self._known[draw].of(mistake.function)
 
 
 def _visible(exercise: Exercise) -> int:

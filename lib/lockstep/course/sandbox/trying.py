@@ -68,7 +68,7 @@ def try_program(
         except Late:
             end = Failure("Timeout", f"{EACH:g} s")
         except Garbled as error:
-            end = Failure("Garbled", f"its process does not speak as it should: {error}")
+            end = Failure("Killed", f"its process sends what is no answer: {error}")
         except Gone:
             pass
         ended = end is not None or len(tried.seen) == len(draws) and len(tried.seen[-1]) == len(draws[-1])

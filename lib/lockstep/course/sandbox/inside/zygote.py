@@ -85,6 +85,7 @@ def _become_a_student(connection: int, place: str, limits: dict[str, Any]) -> No
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
+    os.close(nothing)
     os.environ.clear()
     os.environ.update(HOME=place, TMPDIR=place, PATH="/usr/bin:/bin", LANG="C.UTF-8", OMP_NUM_THREADS="1")
     tempfile.tempdir = place
@@ -95,7 +96,6 @@ def _become_a_student(connection: int, place: str, limits: dict[str, Any]) -> No
     rules.shut_in(limits["readable"], [place, os.devnull])
     rules.call_nobody()
     line = Line(socket.socket(fileno=connection))
-    sys.stdin = open(os.devnull)
     agent.start(line)
 
 
