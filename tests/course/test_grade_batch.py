@@ -8,6 +8,8 @@ import pytest
 from hand_ins import EXERCISES, MEAN, TOTAL, WRONG_TOTAL, judge, notebook, rules, zipped
 
 from lockstep.course.grade.cache import Cache, Key
+from lockstep.course.grade.feedback import feedback
+from lockstep.course.grade.grades_csv import grades_csv
 from lockstep.course.grade.grading import Request, grade
 from lockstep.course.grade.ledger import read_ledger
 from lockstep.course.grade.outcome import Outcome
@@ -97,6 +99,19 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(run_batch, tmp_path
         return judge(lab, program, seed, **kwargs)
 
     assert points(run_batch(judge=not_again)) == {"ann": 6, "bob": 4, "cleo": 0, "dan": 2, "eve": 0}
+
+
+def test_a_function_that_is_not_python_was_attempted_and_crashed(run_batch):
+    (one,) = run_batch({"a.ipynb": notebook(total="def total(numbers):\nreturn 3", mean=MEAN)}).results
+    assert one.outcome("00.1").verdict == "crashed" and "is not Python" in one.outcome("00.1").sentence
+    assert one.outcome("00.2").verdict == "passed", "one bad exercise costs only its own points"
+
+
+def test_a_doubt_is_for_a_person_and_not_on_the_students_page(tmp_path):
+    put(tmp_path, {"ann.ipynb": notebook(total=TOTAL)})
+    made = rules(tmp_path, whose=lambda submission: ("bob", "the notebook says 'bob'"))
+    (one,) = grade(Request(tmp_path / "in", tmp_path / "out"), made).results
+    assert one.doubt and "bob" not in feedback("ann", [one], {}) and "the notebook says" in grades_csv([one])
 
 
 def test_workers_are_stopped_when_they_take_too_long_and_replaced():

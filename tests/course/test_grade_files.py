@@ -250,14 +250,14 @@ def test_the_screen_shows_a_row_for_each_and_names_on_a_terminal_only():
         said = out.getvalue()
         assert ("s3 " in said) == terminal and ("Torn: It broke." in said) == terminal
         assert "2 of 5" in said and "7 submissions: 6 graded, 1 without a result." in said
-        assert "nobody is called x" in said and "averages early (7)" in said
+        assert ("nobody is called x" in said) == terminal and "averages early (7)" in said
 
 
 def test_everything_is_written_for_the_owner_alone(tmp_path):
     write_all(tmp_path, Batch(tuple(group(2, 1)), Policy(), {}), {})
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.relative_to(tmp_path).parts[0] for path in files} == {
-        "grades.csv", "canvas.csv", "moodle.csv", "junit.xml", "statistics.csv", "likeness.csv", "feedback", "gradescope",
+        "grades.csv", "canvas.csv", "moodle.csv", "junit.xml", "statistics.csv", "likeness.csv", "notes.txt", "feedback", "gradescope",
     }  # fmt: skip
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
 

@@ -262,6 +262,18 @@ def test_of_several_notebooks_the_latest_counts_and_the_others_are_named(read):
     assert TOTAL in texts(one) and "00_counting-2.ipynb counts, not 00_counting-1.ipynb" in " ".join(one.warnings)
 
 
+def test_a_clone_of_the_course_is_not_graded_by_its_solutions(read):
+    # GitHub Classroom gives the whole repository: the solved notebook there was fuller, so it would have counted.
+    many = {f"jane/lib/{i}.py": b"x = 1" for i in range(300)}
+    found = read({
+        "jane/labs/00_counting.ipynb": notebook(total=WRONG_TOTAL), "jane/solutions/00_counting.ipynb": WHOLE, **many,
+        "bob/clone.zip": zipped({
+            "c/labs/00_counting.ipynb": notebook(total=WRONG_TOTAL), "c/solutions/00_counting.ipynb": WHOLE,
+        }),
+    })  # fmt: skip
+    assert all(WRONG_TOTAL in texts(one) and not one.warnings for one in found.values()) and len(found) == 2
+
+
 # Damage.
 
 

@@ -75,6 +75,11 @@ def is_clutter(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts if part not in (".", ".."))
 
 
+def is_of_the_course(folders: tuple[str, ...]) -> bool:
+    """Whether a file lies in a folder of a clone that holds the course's own notebooks, not the student's."""
+    return bool({"solutions", "runs"} & set(folders))
+
+
 def _plain(path: Path) -> Path:
     """The path itself, if it is a file: a link may lead anywhere, and a pipe never ends."""
     try:

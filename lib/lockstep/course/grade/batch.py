@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import lockstep
@@ -27,11 +27,15 @@ PATIENCE = 1200.0  # seconds for one student's files; a sandbox has its own, sho
 
 @dataclass(frozen=True)
 class Graded:
-    """One submission and what its exercises earned. failure: why there is no result, or ""."""
+    """One submission and what its exercises earned. failure: why there is no result, or "".
+
+    doubt: what a person should look at and the student need not read, such as another name in the notebook.
+    """
 
     submission: Submission
     outcomes: tuple[Outcome, ...] = ()
     failure: str = ""
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,12 @@ def grade_all(
 
 def _graded(submission: Submission, rules: Rules, cache: Cache) -> Graded:
     """Judge one submission, or say why nothing in it can be judged."""
-    name, warning = rules.whose(submission)
-    if warning:
-        submission = replace(submission, warnings=(*submission.warnings, warning))
     if not submission.lab:
         return Graded(submission)
+    name, doubt = rules.whose(submission)
     values = rules.values(submission.lab, name)
     if submission.problem:
-        return Graded(submission, tuple(_unread(value, submission.problem) for value, _ in values))
+        return Graded(submission, tuple(_unread(value, submission.problem) for value, _ in values), "", doubt)
     versions = {value.id: value.version for value, _ in values}
     keys = {value.id: _key(submission, value, variant, rules, versions) for value, variant in values}
     known = {id: cache.get(key) for id, key in keys.items()}
@@ -92,7 +94,7 @@ def _graded(submission: Submission, rules: Rules, cache: Cache) -> Graded:
         return Graded(submission, (), f"Grading itself failed: {type(error).__name__}: {str(error)[:300]}.")
     for id, outcome in fresh.items():
         cache.put(keys[id], outcome)
-    return Graded(submission, tuple(fresh.get(value.id) or known[value.id] for value, _ in values))
+    return Graded(submission, tuple(fresh.get(value.id) or known[value.id] for value, _ in values), "", doubt)
 
 
 def _key(submission: Submission, value: Any, variant: str, rules: Rules, versions: Mapping[str, int]) -> Key:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from lockstep.course.grade.archive import Piece, Unreadable, is_clutter, load, members
+from lockstep.course.grade.archive import Piece, Unreadable, is_clutter, is_of_the_course, load, members
 from lockstep.course.grade.lms import Sender, gradescope_metadata, sender
 
 METADATA = "submission_metadata.yml"
@@ -53,7 +53,7 @@ def collect(place: Path, lab_names: Iterable[str] = ()) -> tuple[list[Handin], l
     for name in _folders(place):  # one without any file is a student too
         piles.setdefault(_key(sender(name), name, metadata), _Pile())
     for parts, piece in found:
-        if parts[-1] == METADATA:
+        if parts[-1] == METADATA or is_of_the_course(parts[1:-1]):
             continue
         whose = sender(parts[0])
         name = parts[0] if len(parts) > 1 else _of_a_loose_file(parts[0], lab_names)

@@ -24,7 +24,9 @@ def grades_csv(results: Sequence[Result]) -> str:
 def _row(one: Result, exercises: Sequence[str]) -> list[object]:
     outcomes = [one.outcome(id) for id in exercises]
     levels = sorted({outcome.level for outcome in one.outcomes if outcome.level})
-    notes = " ".join(text for text in (one.failure, one.submission.problem, *one.submission.warnings) if text)
+    notes = " ".join(
+        text for text in (one.failure, one.submission.problem, one.doubt, *one.submission.warnings) if text
+    )
     by_hand = "; ".join(f"{outcome.exercise} by hand: {outcome.by_hand}" for outcome in one.outcomes if outcome.by_hand)
     judged = not one.failure
     return [

@@ -136,9 +136,9 @@ def _result(
     due = deadlines.of(submission.student, submission.lab)
     late = hours_late(when, due)
     raw = sum(outcome.points for outcome in outcomes)
-    return Result(
-        replace(submission, when=when), outcomes, name, due, late, policy.late.penalty(raw, late), one.failure, kept
-    )
+    penalty = policy.late.penalty(raw, late)
+    submission = replace(submission, when=when)
+    return Result(submission, outcomes, name, due, late, penalty, one.failure, kept, one.doubt)
 
 
 def _mark(marks: Marks, names: Sequence[str], exercise: str) -> Mark | None:

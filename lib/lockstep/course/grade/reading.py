@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from lockstep.course.grade.archive import Piece, Unreadable, load, members
+from lockstep.course.grade.archive import Piece, Unreadable, is_of_the_course, load, members
 from lockstep.course.grade.collect import Handin
 from lockstep.course.grade.notebook import Notebook, read_notebook
 from lockstep.course.grade.program import Built, LabText, build
 from lockstep.course.grade.submission import Submission
 from lockstep.course.grade.written import answers, predictions
 
-MOST_FILES = 200  # of one student
+MOST_ZIPS = 50  # of one student
+MOST_NOTEBOOKS = 60
 MOST_BYTES = 512 * 2**20  # of one student, all files together
 PASSED = re.compile(r"(?:^|/)functions/(\d\d\.\d+)\.py$")
 LAB = re.compile(r"(?:^|[^\d])(\d\d)(?:_[a-z]|\b)")
@@ -80,20 +81,24 @@ def _read(handin: Handin, labs: Mapping[str, LabText]) -> list[Submission]:
 
 def _opened(pieces: tuple[Piece, ...], said: list[str]) -> list[Piece]:
     """The files, zips replaced by what is in them."""
-    waiting, found = list(pieces), []
-    while waiting and len(found) < MOST_FILES:
+    found = [one for one in pieces if not one.is_zip]
+    waiting = [one for one in pieces if one.is_zip]
+    for opened in range(MOST_ZIPS + 1):
+        if not waiting:
+            break
+        if opened == MOST_ZIPS:
+            said.append(f"More than {MOST_ZIPS} zips were handed in; only that many were opened.")
+            break
         piece = waiting.pop(0)
-        if not piece.is_zip:
-            found.append(piece)
-            continue
         try:
             inner, refused = members(piece)
-            waiting += inner
-            said += refused[:5]
         except Unreadable as error:
             said.append(f"{piece.name}: {error}.")
-    if waiting:
-        said.append(f"More than {MOST_FILES} files were handed in; only that many were looked at.")
+            continue
+        inner = [one for one in inner if not is_of_the_course(PurePosixPath(one.inside[-1]).parts[:-1])]
+        found += [one for one in inner if not one.is_zip]
+        waiting += [one for one in inner if one.is_zip]
+        said += refused[:5]
     return found
 
 
@@ -103,8 +108,10 @@ def _candidates(
     likely = [one for one in pieces if ".ipynb" in one.name.lower()]
     likely = likely or [one for one in pieces if re.search(r"\.(json|txt|py)$|^[^.]+$", one.name.lower())]
     likely = [one for one in likely if one.name not in ("about.json", "record.json") and not _kept_function(one)]
+    if len(likely) > MOST_NOTEBOOKS:
+        said.append(f"{len(likely)} notebooks were handed in; only {MOST_NOTEBOOKS} were read.")
     found, failed, spent = [], [], 0
-    for piece in likely:
+    for piece in likely[:MOST_NOTEBOOKS]:
         try:
             content = load(piece)
             spent += len(content)

@@ -19,7 +19,7 @@ class Result:
     """pseudonym: what stands for the student where no name may. hours_late: None when the time is not known.
 
     penalty: points taken off for lateness by the policy. failure: why there is no result, or "". kept: exercises whose
-    higher mark of an earlier run was kept.
+    higher mark of an earlier run was kept. doubt: what only a person can decide, not for the student to read.
     """
 
     submission: Submission
@@ -30,6 +30,7 @@ class Result:
     penalty: float = 0.0
     failure: str = ""
     kept: tuple[str, ...] = ()
+    doubt: str = ""
 
     @property
     def student(self) -> str:

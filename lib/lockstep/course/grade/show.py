@@ -103,14 +103,28 @@ def _summary(batch: Batch, console: Console) -> None:
     said += f", {unread} of them not readable" if unread else ""
     said += f", {without} without a result" if without else ""
     console.print(f"{said}." + (f" Isolation: {', '.join(levels)}." if levels else ""))
-    for one in [one for one in results if one.failure or one.submission.problem][:MOST_LINES]:
-        who = one.student if console.is_terminal else one.pseudonym
-        console.print(f"{who}: {one.failure or one.submission.problem}", markup=False, soft_wrap=True)
+    troubled = [one for one in results if one.failure or one.submission.problem or one.doubt]
+    said_of = [f"{one.student}: {one.failure or one.submission.problem or one.doubt}" for one in troubled]
+    lines = [*said_of, *batch.said]
+    if not console.is_terminal and lines:  # file names and sentences may hold names
+        console.print(f"{len(lines)} notes for a person are in notes.txt, with the names.")
+        return
     for line in (
-        *batch.said[:MOST_LINES],
-        *([f"and {len(batch.said) - MOST_LINES} more"] * (len(batch.said) > MOST_LINES)),
+        *lines[:MOST_LINES],
+        *([f"and {len(lines) - MOST_LINES} more, in notes.txt"] * (len(lines) > MOST_LINES)),
     ):
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def notes(batch: Batch) -> str:
+    """Everything that a person should know, one line each, with names."""
+    lines = [
+        f"{one.student}, lab {one.lab or 'unknown'}: {text}"
+        for one in batch.results
+        for text in (one.failure, one.submission.problem, one.doubt, *one.submission.warnings)
+        if text
+    ]
+    return "\n".join([*batch.said, *lines, ""])
 
 
 def show_statistics(batch: Batch, console: Console | None = None) -> None:

@@ -19,6 +19,7 @@ from lockstep.course.grade.look import likeness_csv, likeness_page
 from lockstep.course.grade.private import inner
 from lockstep.course.grade.reports import gradescope_json, junit_xml
 from lockstep.course.grade.result import Result
+from lockstep.course.grade.show import notes
 from lockstep.course.grade.statistics import statistics, statistics_csv
 
 
@@ -38,6 +39,7 @@ def write_all(
     write_whole(out / "canvas.csv", canvas_csv(results))
     write_whole(out / "moodle.csv", moodle_csv(results))
     write_whole(out / "junit.xml", junit_xml(results))
+    write_whole(out / "notes.txt", notes(batch))
     write_whole(out / "statistics.csv", statistics_csv(statistics(results)))
     for one in results:
         write_whole(inner(out, "gradescope") / f"{one.file}-{one.lab or 'none'}.json", gradescope_json(one, titles))
@@ -48,6 +50,7 @@ def write_all(
         "canvas.csv, moodle.csv, gradescope/, junit.xml",
         "feedback/         a page for each student",
         "statistics.csv    how each exercise went",
+        "notes.txt         what had to be guessed or left out",
     ]
     said += _free_text(out, batch)
     write_whole(out / "likeness.csv", likeness_csv(likenesses))
