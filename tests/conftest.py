@@ -6,6 +6,10 @@ import pytest
 
 # Figures are drawn without a screen, and a kernel that a test starts inherits it.
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Threads that wait for each other let other workers have the core: training LeNet on two threads took six times the
+# processor time while other tests ran beside it.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 # These start many processes, hold them to promised seconds (a failed run ends within one), or measure the machine.
 CROWDED = ("test_launch", "test_calibrate", "test_paced", "test_timing")

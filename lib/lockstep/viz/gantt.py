@@ -20,7 +20,8 @@ from lockstep.parallel.pipeline import Schedule, Timing
 from lockstep.parallel.pipeline.schedule import NAMES, Action
 from lockstep.parallel.pipeline.timing import Costs, Event
 from lockstep.trace.units import show_share
-from lockstep.viz.figure import BLUE, GREEN, INK, PURPLE, QUIET, SKY, YELLOW, Figure, our_style
+from lockstep.viz.figure import BLUE, GREEN, PURPLE, QUIET, SKY, YELLOW, Figure, our_style
+from lockstep.viz.labels import write_labels
 
 WIDTH = 9.4  # inches
 LOOKS = {"F": (SKY, ""), "B": (GREEN, "//"), "I": (YELLOW, ".."), "W": (PURPLE, "\\\\")}
@@ -153,6 +154,7 @@ def draw_events(
     """
     boxes: dict[tuple[Color, str], list[Corners]] = defaultdict(list)  # those of one look are drawn at once
     plain: dict[Color, list[Corners]] = defaultdict(list)  # places for numbers on hatches
+    labels: dict[tuple[str, float], list[tuple[float, float]]] = defaultdict(list)
     digits = len(str(schedule.micro_batches - 1))
     for event in events:
         parts = event.item.parts
@@ -166,7 +168,7 @@ def draw_events(
             size = min(8.5, 62 * row * (high - low), wide)
             if size >= 5:
                 x, y, label = (event.start + event.end) / 2, (low + high) / 2, str(part.micro_batch)
-                axes.text(x, y, label, ha="center", va="center_baseline", fontsize=size, color=INK, zorder=4)
+                labels[label, round(size, 1)].append((x, y))
                 across, up = 0.36 * size * len(label) / 72 / inches, 0.5 * size / 72 / row
                 plain[face] += [_corners(x - across, x + across, y - up, y + up)] if hatch else []
     for (face, hatch), corners in boxes.items():
@@ -175,6 +177,7 @@ def draw_events(
         axes.add_collection(PolyCollection(corners, facecolor="none", edgecolor="white", linewidth=0.7, zorder=2.2))
     for face, corners in plain.items():
         axes.add_collection(PolyCollection(corners, facecolor=face, linewidth=0, zorder=2.4))
+    write_labels(axes, labels)
 
 
 def _corners(left: float, right: float, low: float, high: float) -> Corners:

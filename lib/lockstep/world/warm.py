@@ -43,6 +43,7 @@ LATER = (
     "torch.distributed.fsdp",
     "torch._dynamo",
 )
+PAUSE = 0.5  # seconds without a launch before they begin: the warm parent of a short script is gone by then
 PR_SET_PDEATHSIG, PR_SET_THP_DISABLE = 1, 41
 prctl = ctypes.CDLL(None).prctl
 
@@ -106,14 +107,17 @@ class WarmParent:
         self._watch_kernel()
 
     def run(self) -> None:
+        pause = PAUSE
         try:
             while self.kernel_alive:
                 idle = self.later and not self.launches
-                events = self.selector.select(0 if idle else self.patience)
+                events = self.selector.select(pause if idle else self.patience)
                 for key, _ in events:
                     key.data()
+                pause = PAUSE
                 if idle and not events:
                     self.import_next()
+                    pause = 0
                 if os.getppid() != self.kernel_pid:
                     self.kernel_alive = False
         finally:
