@@ -83,6 +83,8 @@ def unpack(value: Any, buffers: list[bytearray], depth: int = 0) -> Any:
     ((tag, inner),) = value.items()
     try:
         return _tagged(tag, inner, buffers, depth)
+    except Garbled:
+        raise
     except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError, OverflowError) as error:
         raise Garbled(f"a value is not what it says: {type(error).__name__}") from None
 
