@@ -42,7 +42,9 @@ class Graded:
 class Rules:
     """What a batch is judged by. values(lab, student): the exercises, in the student's variant; name of the variant.
 
-    library: by exercise id a pair, the text that defines the course's own function and its name, for `mine`.
+    library: by exercise (its id, or the student's value) a pair, the text that defines the course's own function and its
+    name, for `mine`.
+    rest: what else verdicts depend on, such as the pack. goodbye: what a process that judged does before it ends.
     """
 
     labs: Mapping[str, LabText]
@@ -50,9 +52,10 @@ class Rules:
     seed: int
     judge: Judge
     whose: Callable[[Submission], tuple[str, str]] = lambda submission: (submission.student, "")
-    library: Callable[[str], tuple[str, str] | None] = lambda id: None
+    library: Callable[[Any], tuple[str, str] | None] = lambda exercise: None
     isolation: str = "auto"
     rest: str = ""
+    goodbye: Callable[[], None] = lambda: None
 
 
 def grade_all(
@@ -63,7 +66,7 @@ def grade_all(
     def work(handin: Handin) -> list[Graded]:
         return [_graded(one, rules, cache) for one in read_handin(handin, rules.labs)]
 
-    for index, result in run(work, handins, jobs=jobs, patience=patience):
+    for index, result in run(work, handins, jobs=jobs, patience=patience, goodbye=rules.goodbye):
         if isinstance(result, Failure):
             handin = handins[index]
             lab = next(iter(rules.labs)) if len(rules.labs) == 1 else ""
@@ -82,13 +85,14 @@ def _graded(submission: Submission, rules: Rules, cache: Cache) -> Graded:
     if submission.problem:
         return Graded(submission, tuple(_unread(value, submission.problem) for value, _ in values), "", doubt)
     versions = {value.id: value.version for value, _ in values}
+    own = {value.id: value for value, _ in values}  # what `mine` lends is in the student's variant too
     keys = {value.id: _key(submission, value, variant, rules, versions) for value, variant in values}
     known = {id: cache.get(key) for id, key in keys.items()}
     missing = [value for value, _ in values if known[value.id] is None]
     try:
         fresh = judge_submission(
             submission, missing, rules.labs[submission.lab].functions, rules.seed, judge=rules.judge,
-            library=rules.library, isolation=rules.isolation, known=known,
+            library=lambda id: rules.library(own.get(id, id)), isolation=rules.isolation, known=known,
         )  # fmt: skip
     except Exception as error:  # our fault, not the student's: no result rather than a wrong one
         return Graded(submission, (), f"Grading itself failed: {type(error).__name__}: {str(error)[:300]}.")

@@ -18,29 +18,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.course.release.single import Graded, as_junit, explained, grade_files
+from lockstep.course.grade.batch import Rules
+from lockstep.course.grade.judging import grade_program
+from lockstep.course.grade.lab_text import lab_text, notebook_of
+from lockstep.course.grade.lent import lent
+from lockstep.course.grade.reports import junit_xml
+from lockstep.course.grade.result import Result, number
+from lockstep.course.release.single import grade_one
 from lockstep.exercises import registry
 from lockstep.exercises.check import SEED
 from lockstep.exercises.exercise import Exercise
 
 
-def grade_notebook(notebook: Path, exercises: Sequence[Exercise], isolation: str = "auto") -> Graded:
-    """Grade one notebook of one lab; raises ValueError when there is no such file."""
+def grade_notebook(notebook: Path, exercises: Sequence[Exercise], isolation: str = "auto") -> Result:
+    """Grade one notebook of one lab, by the cases that students see; raises ValueError when there is no such file."""
     if not notebook.is_file():
         raise ValueError(f"there is no notebook {notebook}")
-    labs = sorted({one.lab for one in exercises})
-    by_lab = {lab: [one for one in exercises if one.lab == lab] for lab in labs}
-    return grade_files("", [notebook], labs, lambda submission: by_lab[submission.lab], by_lab, SEED, isolation)
+    lab = exercises[0].lab
+    texts = {lab: lab_text(lab, exercises, notebook_of(lab))}
+    values = [(one, "") for one in exercises]
+    rules = Rules(texts, lambda lab, student: values, SEED, grade_program, library=lent, isolation=isolation)
+    return grade_one(notebook.stem, [notebook], rules)
 
 
-def result(graded: Graded) -> dict[str, Any]:
-    """What the reporter of GitHub Classroom reads; a partial score is neither a pass nor lost."""
+def result(graded: Result) -> dict[str, Any]:
+    """What the reporter of GitHub Classroom reads."""
     tests = [
         {
             "name": one.exercise,
             "status": "pass" if one.points == one.of else "fail",
             "score": one.points,
-            "message": explained(one),
+            "message": " ".join(filter(None, (f"{one.verdict}. {one.sentence}", one.hint))),
             "test_code": "",
             "filename": "",
             "line_no": 0,
@@ -72,18 +80,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         exercises = chosen(options.notebook, [one for one in options.drop.split(",") if one])
         graded = grade_notebook(options.notebook, exercises)
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         print(f"classroom: {error}", file=sys.stderr)
         return 2
-    for sentence in graded.said:
+    for sentence in graded.submission.warnings:
         print(f"note: {sentence}")
     for one in graded.outcomes:
         print(
-            f"{one.exercise}  {one.points:g}/{one.of:g}  {one.verdict}" + (f": {one.sentence}" if one.sentence else "")
+            f"{one.exercise}  {number(one.points)}/{number(one.of)}  {one.verdict}"
+            + (f": {one.sentence}" if one.sentence else "")
         )
-    print(f"Points {graded.points:g}/{graded.of:g}")
+    print(f"Points {number(graded.points)}/{number(graded.of)}")
     if options.junit:
-        options.junit.write_text(as_junit(graded, options.notebook.stem), encoding="utf-8")
+        options.junit.write_text(junit_xml([graded]), encoding="utf-8")
     if os.environ.get("GITHUB_OUTPUT"):
         encoded = base64.b64encode(json.dumps(result(graded)).encode()).decode()
         with open(os.environ["GITHUB_OUTPUT"], "a", encoding="utf-8") as out:

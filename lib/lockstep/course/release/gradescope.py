@@ -14,10 +14,11 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from lockstep.course.release.single import Graded, explained, grade_files
-from lockstep.course.release.students import mismatch, stated_student
+from lockstep.course.grade.released import rules_of, titles_of
+from lockstep.course.grade.reports import gradescope_json
+from lockstep.course.grade.result import Result
+from lockstep.course.release.single import grade_one
 from lockstep.course.release.toml import Release, as_toml, read_release
 from lockstep.course.tree import Tree
 
@@ -26,6 +27,7 @@ SETUP = """\
 # Runs once, while Gradescope builds the image.
 set -eu
 export DEBIAN_FRONTEND=noninteractive LOCKSTEP_TORCH=cpu
+export UV_PYTHON_INSTALL_DIR=/opt/python  # where the second user can read it
 here=$(cd "$(dirname "$0")" && pwd)
 chmod 700 "$here/private"
 chmod 600 "$here"/private/*.toml
@@ -47,7 +49,6 @@ python=${LOCKSTEP_PYTHON:-$root/source/course/.venv/bin/python}
 exec "$python" -P -m lockstep.course.release.gradescope "$root"
 """
 COURSE = ("course", "pyproject.toml", "requirements.lock", "README.md", "LICENSE", "LICENSE-CC-BY-4.0")
-MANY = 200_000  # characters of output that are shown to a student
 
 
 def write_autograder(release: Release, tree: Tree, target: Path) -> Path:
@@ -99,27 +100,20 @@ def _course(tree: Tree, release: Release) -> Iterator[Path]:
         yield from (path for path in (tree.solutions / f"{stem}.py", tree.labs / lab.notebook) if path.is_file())
 
 
-def run(root: Path, isolation: str = "auto") -> Graded:
-    """Grade what lies in `root`/submission and write `root`/results/results.json."""
+def run(root: Path, isolation: str = "auto") -> Result:
+    """Grade what lies in `root`/submission and write `root`/results/results.json.
+
+    Raises ValueError for a release that cannot be read and RuntimeError when grading itself fails: then there are no
+    results, and Gradescope tells the instructor.
+    """
     release = read_release(root / "source" / "private" / "release.toml")
-    labs = [lab.number for lab in release.labs]
-    student = _student(root / "submission_metadata.json")
-    said: list[str] = []
-
-    def asked(submission: Any) -> list[Any]:
-        stated = stated_student(one.text for one in submission.program.statements)
-        said.append(mismatch(release, submission.lab, student, stated))
-        return release.values(submission.lab, stated or student)
-
+    rules = rules_of(release, isolation=isolation)
     files = [path for path in (root / "submission").rglob("*") if path.is_file() and not path.is_symlink()]
-    functions = {lab: release.values(lab) for lab in labs}
-    graded = grade_files(student, files, labs, asked, functions, release.seed, isolation)
-    for sentence in filter(None, said):
-        print(sentence)  # Gradescope shows what is printed to the instructor alone
+    result = grade_one(_student(root / "submission_metadata.json"), files, rules)
     target = root / "results" / "results.json"
     target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(results(graded), indent=1, ensure_ascii=False), encoding="utf-8")
-    return graded
+    target.write_text(gradescope_json(result, titles_of(release, rules)), encoding="utf-8")
+    return result
 
 
 def _student(metadata: Path) -> str:
@@ -129,28 +123,6 @@ def _student(metadata: Path) -> str:
         return ", ".join(sorted(one.get("email") or one["name"] for one in users)) or "unknown"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return "unknown"
-
-
-def results(graded: Graded) -> dict[str, Any]:
-    """What Gradescope reads: points, and for each exercise the verdict with its sentence and hint."""
-    return {
-        "score": graded.points,
-        "output": "\n".join(graded.said)[:MANY],
-        "output_format": "text",
-        "visibility": "visible",
-        "stdout_visibility": "hidden",
-        "tests": [
-            {
-                "name": one.exercise,
-                "score": one.points,
-                "max_score": one.of,
-                "status": "passed" if one.points == one.of else "failed",
-                "output": explained(one)[:MANY],
-                "output_format": "text",
-            }
-            for one in graded.outcomes
-        ],
-    }
 
 
 if __name__ == "__main__":

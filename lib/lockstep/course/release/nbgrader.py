@@ -28,9 +28,9 @@ from lockstep.course.tree import Tree
 from lockstep.exercises.check import check
 
 CHECK = """\
-from lockstep.course.release.nbgrader import points
+from lockstep.course.release.nbgrader import points as _points
 
-points("{id}", {function}, of={points})"""
+_points("{id}", {function}, of={points})"""
 
 
 def points(id: str, fn: Callable[..., Any], of: int) -> int:
