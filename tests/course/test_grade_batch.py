@@ -1,9 +1,13 @@
 """A batch: a result for each, side by side, from the cache where nothing changed; and one run after another."""
 
+import contextlib
 import json
+import os
+import subprocess
 import time
 from dataclasses import replace
 
+import psutil
 import pytest
 from hand_ins import EXERCISES, MEAN, TOTAL, WRONG_TOTAL, judge, notebook, rules, zipped
 
@@ -123,6 +127,21 @@ def test_workers_are_stopped_when_they_take_too_long_and_replaced():
     found = dict(run(work, ["slow", "a", "b"], jobs=1, patience=1.0))
     assert isinstance(found[0], Failure) and "not graded within 1 s" in found[0].why
     assert (found[1], found[2]) == ("A", "B")
+
+
+def test_workers_say_goodbye_and_leave_nothing_behind(tmp_path):
+    def work(task):
+        time.sleep(0.1)
+        return os.getpid(), subprocess.Popen(["sleep", "60"]).pid
+
+    found = dict(run(work, [1, 2, 3, 4], jobs=2, patience=60.0, goodbye=lambda: (tmp_path / str(os.getpid())).touch()))
+    assert {int(file.name) for file in tmp_path.iterdir()} == {worker for worker, _ in found.values()}
+    for pid in {pid for pair in found.values() for pid in pair}:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process, until = psutil.Process(pid), time.monotonic() + 20
+            while process.status() != psutil.STATUS_ZOMBIE:
+                assert time.monotonic() < until, f"{process} was left behind"
+                time.sleep(0.01)
 
 
 def test_every_part_of_the_key_makes_another_outcome():

@@ -17,6 +17,7 @@ from lockstep.course.grade.rounds import Judge
 from lockstep.course.grade.submission import Submission
 from lockstep.course.release.students import mismatch, stated_student
 from lockstep.course.release.toml import Release
+from lockstep.course.sandbox.box import close_boxes
 
 
 def rules_of(release: Release, *, isolation: str = "auto", judge: Judge = grade_program) -> Rules:
@@ -36,7 +37,7 @@ def rules_of(release: Release, *, isolation: str = "auto", judge: Judge = grade_
         return stated or student, said
 
     pack = release.pack.sha256 if release.pack else ""
-    return Rules(labs, values, release.seed, judge, whose, lent, isolation, pack)
+    return Rules(labs, values, release.seed, judge, whose, lent, isolation, pack, close_boxes)
 
 
 def titles_of(release: Release, rules: Rules) -> dict[str, str]:

@@ -5,6 +5,7 @@ Floor 4, room `course`. Not `concurrent.futures`: there one dead process ends th
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import cloudpickle
+
+GOING_HOME = 10.0  # seconds in which a worker may put away what it had opened
 
 
 @dataclass(frozen=True)
@@ -33,20 +36,23 @@ class _Worker:
 
 
 def run(
-    work: Callable[[Any], Any], tasks: Sequence[Any], *, jobs: int, patience: float
+    work: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    *,
+    jobs: int,
+    patience: float,
+    goodbye: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[int, Any | Failure]]:
     """The result of `work(task)` or a Failure for each task, with its place in `tasks`, as they become ready.
 
     jobs: processes side by side. patience: seconds that one task may take. `work` is forked where the system can, so
-    what was imported stays imported, and sent by value elsewhere.
+    what was imported stays imported, and sent by value elsewhere. No task is None. goodbye: what a worker does last.
     """
     forks = hasattr(os, "fork")
-    context, work = (
-        multiprocessing.get_context("fork" if forks else "spawn"),
-        work if forks else cloudpickle.dumps(work),
-    )
+    context = multiprocessing.get_context("fork" if forks else "spawn")
+    duties = (work, goodbye) if forks else cloudpickle.dumps((work, goodbye))
     waiting = list(range(len(tasks)))[::-1]
-    crew = [_begin(context, work) for _ in range(min(jobs, len(tasks)))]
+    crew = [_begin(context, duties) for _ in range(min(jobs, len(tasks)))]
     try:
         while waiting or any(one.task is not None for one in crew):
             for one in crew:
@@ -60,45 +66,42 @@ def run(
                 if one.pipe not in ready and time.monotonic() < one.until:
                     continue
                 done, result = one.task, _taken(one, one.pipe in ready, patience)
-                one.task = None
                 if isinstance(result, Failure):
                     _end(one)
-                    if waiting:
-                        crew[crew.index(one)] = _begin(context, work)
+                    crew.remove(one)
+                    crew += [_begin(context, duties)] if waiting else []
+                one.task = None
                 yield done, result
     finally:
         for one in crew:
             _end(one)
 
 
-def _begin(context: Any, work: Callable[[Any], Any] | bytes) -> _Worker:
+def _begin(context: Any, duties: Any) -> _Worker:
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, ours, work))
+    process = context.Process(target=_serve, args=(theirs, ours, duties))
     process.start()
     theirs.close()
     return _Worker(process, ours)
 
 
-def _serve(pipe: Connection, other_end: Connection, work: Callable[[Any], Any] | bytes) -> None:
+def _serve(pipe: Connection, other_end: Connection, duties: Any) -> None:
     """The process: a session of its own, so that it can be ended with all that it started."""
     if hasattr(os, "setsid"):
         os.setsid()
     other_end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    work = cloudpickle.loads(work) if isinstance(work, bytes) else work
-    while True:
-        try:
-            task = pipe.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            result = work(task)
-        except Exception as error:
-            result = Failure(f"grading itself failed: {type(error).__name__}: {str(error)[:300]}")
-        try:
+    work, goodbye = cloudpickle.loads(duties) if isinstance(duties, bytes) else duties
+    try:
+        while (task := pipe.recv()) is not None:
+            try:
+                result = work(task)
+            except Exception as error:
+                result = Failure(f"grading itself failed: {type(error).__name__}: {str(error)[:300]}")
             pipe.send(result)
-        except OSError:
-            return
+    except (EOFError, OSError):  # whoever started the batch is gone
+        pass
+    goodbye()
 
 
 def _give(worker: _Worker, index: int, tasks: Sequence[Any], patience: float) -> None:
@@ -127,7 +130,11 @@ def _ending(code: int | None) -> str:
 
 
 def _end(worker: _Worker) -> None:
-    """End a process and everything that it started."""
+    """End a process and everything that it started; one that waits for a task is let go home by itself."""
+    if worker.task is None:
+        with contextlib.suppress(OSError):
+            worker.pipe.send(None)
+        worker.process.join(GOING_HOME)
     worker.pipe.close()
     if worker.process.pid is not None and hasattr(os, "killpg"):
         try:
