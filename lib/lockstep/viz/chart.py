@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lockstep.trace import Message, Span, Trace, usage
+from lockstep.trace import Message, Span, Trace
 from lockstep.trace.intervals import Intervals, innermost, intersect, subtract, union
-from lockstep.trace.measures import transfers
+from lockstep.trace.measures import Usage, transfers
 from lockstep.viz.figure import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 
 
@@ -74,8 +74,10 @@ COMMUNICATION = {"collective": COLLECTIVE, "send": SEND, "recv": RECEIVE, "wait"
 COMPUTE = ((SKY, "", INK), (GREEN, "//", INK), (PURPLE, "\\\\", INK), (YELLOW, "..", INK), (BLUE, "oo", "white"))
 
 
-def plan(traces: Sequence[Trace], names: Sequence[str], heading: str, notes: Sequence[str]) -> Chart:
-    """Place every rank's rows, one under the other, and sort what they show into boxes."""
+def plan(
+    traces: Sequence[Trace], names: Sequence[str], heading: str, notes: Sequence[str], used: Sequence[Sequence[Usage]]
+) -> Chart:
+    """Place every rank's rows, one under the other, and sort what they show into boxes; `used` is each trace's usage."""
     looks = _compute_looks(traces)
     boxes = [_boxes(trace, looks) for trace in traces]
     bands, top = [], 0.0
@@ -93,7 +95,7 @@ def plan(traces: Sequence[Trace], names: Sequence[str], heading: str, notes: Seq
             top += 0.12
         top += 0.2 if len(traces) == 1 else 0.35
     moved = _shifted(traces[0]) if len(traces) == 1 else []
-    shares = {(t, u.rank): u.share("computing") for t, trace in enumerate(traces) for u in usage(trace)}
+    shares = {(t, u.rank): u.share("computing") for t, parts in enumerate(used) for u in parts}
     seconds = max(trace.window[1] - trace.window[0] for trace in traces)
     return Chart(heading, notes, bands, moved, shares, seconds, max(top, 1.0))
 

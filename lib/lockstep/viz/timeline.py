@@ -8,13 +8,14 @@ computes, communication where a transfer moves, pale grey where it is blocked an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure as Canvas
 from PIL import Image, ImageDraw
 
 from lockstep.trace import Trace, usage
+from lockstep.trace.measures import Usage
 from lockstep.trace.units import show_bytes, show_seconds, show_share
 from lockstep.viz.chart import Chart, plan
 from lockstep.viz.drawing import AIR, LINES, draw
@@ -92,9 +93,10 @@ def _chart(run: Any, title: str | None, compare: Any, labels: tuple[str, str] | 
     world = worlds[0] if len(set(worlds)) == 1 else " against ".join(worlds)
     heading = f"{title or 'Timeline'} ({world})"
     names = list(labels) if len(traces) > 1 else [""]
-    notes = [_note(trace, name) for trace, name in zip(traces, names, strict=False)]
-    chart = plan(traces, names, heading, notes)
-    alt = " ".join([f"{heading}."] + [_words(t, name) for t, name in zip(traces, names, strict=False)])
+    used = [usage(trace) for trace in traces]
+    notes = [_note(*one) for one in zip(traces, names, used, strict=False)]
+    chart = plan(traces, names, heading, notes, used)
+    alt = " ".join([f"{heading}.", *(_words(*one) for one in zip(traces, names, used, strict=False))])
     return chart, alt
 
 
@@ -110,9 +112,8 @@ def _span_of_time(trace: Trace) -> float:
     return last - first
 
 
-def _note(trace: Trace, name: str) -> str:
+def _note(trace: Trace, name: str, parts: Sequence[Usage]) -> str:
     """The line under the title."""
-    parts = usage(trace)
     counted = len(trace.messages)
     note = [f"{name}: {show_seconds(_span_of_time(trace))}" if name else show_seconds(_span_of_time(trace))]
     if parts and _span_of_time(trace) > 0:
@@ -125,13 +126,12 @@ def _note(trace: Trace, name: str) -> str:
     return "  ·  ".join(note)
 
 
-def _words(trace: Trace, name: str) -> str:
+def _words(trace: Trace, name: str, parts: Sequence[Usage]) -> str:
     """The trace in words, with its numbers."""
     ranks = f"{trace.ranks} rank{'s' * (trace.ranks != 1)}"
     lead = f"{name}: {ranks}" if name else ranks
     if _span_of_time(trace) == 0:
         return f"{lead}; nothing that was recorded took any time."
-    parts = usage(trace)
     said = [f"{lead} over {show_seconds(_span_of_time(trace))}."]
     if len(parts) <= LISTED:
         for u in parts:
