@@ -32,8 +32,7 @@ SEED = 0
 # The picture shows one and the same training step three times, on two simulated ranks joined by a slow link. Above,
 # each gradient travels by itself when backward is over. In the middle they travel together, in one bucket. Below they
 # travel in several buckets while backward still computes. The narrow row says what the step had to wait for at each
-# moment. By the end of section 2 you will have made this picture yourself, and predicted its
-# numbers.
+# moment. By the end of section 2 you will have made this picture yourself, and predicted its numbers.
 
 # %% tags=["stable"]
 import statistics
@@ -67,6 +66,7 @@ from lockstep.parallel import (
     DistributedDataParallel,
     ZeRO,
     arrivals,
+    best_bucket_bytes,
     gradients_of,
     next_forward,
     plan_buckets,
@@ -138,8 +138,8 @@ recall("11")
 # %% [markdown]
 # ## 1. What a run waits for (16 min)
 #
-# A rank does two kinds of things at the same time, in two *streams*. In one it computes, one thing after the other. In
-# the other it communicates. `async_op=True` puts a collective into the second stream and gives a *handle* back at
+# A rank does two kinds of things at the same time, in two *streams*. In one it computes, one thing after the other.
+# In the other it communicates. `async_op=True` puts a collective into the second stream and gives a *handle* back at
 # once; `handle.wait()` holds the first stream up until the second has come that far. Everything between launch and
 # wait goes on at the same time. Run this, and change the line with `wait` to another place:
 
@@ -161,13 +161,13 @@ print("launched, computed, waited for (ms, simulated):", *simulate(two_streams, 
 
 # %% [markdown]
 # So a run is a *graph*. Its events are computations and messages. An event waits for others: a computation for what
-# its rank did before, a message for both of its ranks, a computation after `wait()` for the message. Each event begins
-# as soon as all that it waits for has ended. The last event ends when it does because something before it ended when it
-# did, and so on back to the beginning. This chain is the *critical path*. Whatever is not on it may as well take a
-# little longer.
+# its rank did before, a message for both of its ranks, a computation after `wait()` for the message. Each event
+# begins as soon as all that it waits for has ended. The last event ends when it does because something before it
+# ended when it did, and so on back to the beginning. This chain is the *critical path*. Whatever is not on it may as
+# well take a little longer.
 #
 # Predict: two ranks train data parallel. Rank 1 computes 20 % slower than rank 0. You put a GPU into rank 0 that is
-# *twice* as fast. By how many milliseconds does a step of about 50 ms get shorter?
+# *twice* as fast. By how many milliseconds does a step of about 40 ms get shorter?
 
 # %% tags=["predict"]
 predict("11.p1", None)
@@ -202,8 +202,8 @@ for m in example.messages:
 # ends last. Before each event stands the one that ended last, at or before its begin, on one of its ranks.
 #
 # `trace.spans` have `rank`, `kind`, `start` and `end`; those whose kind is `"compute"` are events, all others are
-# waiting. `trace.messages` have `src`, `dst`, `sent` and `received`, and two ranks each. In the example above the path is
-# rank 1's `first`, the message, rank 0's `last`. Where two events ended at the same time, either will do.
+# waiting. `trace.messages` have `src`, `dst`, `sent` and `received`, and two ranks each. In the example above the
+# path is rank 1's `first`, the message, rank 0's `last`. Where two events ended at the same time, either will do.
 
 
 # %% tags=["exercise", "11.1"]
@@ -230,9 +230,9 @@ def critical_path_of(trace):
 check("11.1", critical_path_of)
 
 # %% [markdown]
-# Now a real step: the network of this lab on two ranks, rank 1 slower by a fifth, in buckets of 70,000 bytes. How much
-# of the path is computation, and whose? `slack` is the library's: how much later an event might have ended without the
-# step ending later.
+# Now a real step: the network of this lab on two ranks, rank 1 slower by a fifth, in buckets of 70,000 bytes. How
+# much of the path is computation, and whose? `slack` is the library's: how much later an event might have ended
+# without the step ending later.
 
 # %% tags=["experiment"]
 my_path = mine("11.1")
@@ -268,8 +268,8 @@ print(f"rank 0 as it was {1e3 * seconds_of_step[0]:.2f} ms, twice as fast {1e3 *
 reveal("11.p1", round(1e3 * (seconds_of_step[0] - seconds_of_step[1]), 1), "ms")
 
 # %% [markdown]
-# Nothing. Rank 0's computation is not on the path; it only waits longer now. Before you make anything faster, ask what
-# the run waits for. (Make rank 1 faster and the step gets shorter, until something else is the path.)
+# Nothing. Rank 0's computation is not on the path; it only waits longer now. Before you make anything faster, ask
+# what the run waits for. (Make rank 1 faster and the step gets shorter, until something else is the path.)
 #
 # ## 2. How many buckets? (14 min)
 #
@@ -293,8 +293,8 @@ for gradient in gradients:
     )
 
 # %% [markdown]
-# Forward takes 10 ms and backward 20, and there are 14 gradients. Predict: into how many buckets should they go, so that
-# the step is shortest? (1 is one bucket for all, 14 a bucket for each.)
+# Forward takes 10 ms and backward 20, and there are 14 gradients. Predict: into how many buckets should they go, so
+# that the step is shortest? (1 is one bucket for all, 14 a bucket for each.)
 
 # %% tags=["predict"]
 predict("11.p2", None)
@@ -302,10 +302,10 @@ predict("11.p2", None)
 # %% [markdown]
 # ### Exercise 11.2 · `best_bucket`
 #
-# Return the one of `sizes` with which the last reduction ends first; of several that end together, any. `gradients` is
-# a list of (ready, bytes) in the order in which they become ready. The open bucket closes as soon as it holds `size`
-# bytes or more, and the last one with the last gradient. A reduction takes `seconds(bytes)`, where bytes are those of the
-# whole bucket. It begins when its bucket is closed *and* the reduction before it has ended.
+# Return the one of `sizes` with which the last reduction ends first; of several that end together, any. `gradients`
+# is a list of (ready, bytes) in the order in which they become ready. The open bucket closes as soon as it holds
+# `size` bytes or more, and the last one with the last gradient. A reduction takes `seconds(bytes)`, where bytes are
+# those of the whole bucket. It begins when its bucket is closed *and* the reduction before it has ended.
 
 
 # %% tags=["exercise", "11.2"]
@@ -336,8 +336,9 @@ def best_bucket(gradients, seconds, sizes):
 check("11.2", best_bucket)
 
 # %% [markdown]
-# Your choice for this step, beside the predicted step for each size. The last line is the library's `plan_buckets`, which
-# needs no sizes: it cuts wherever it wants, and nothing is better.
+# Your choice for this step, beside the predicted step for each size. The library does the same from a trace or a
+# measured profile: `best_bucket_bytes` tries sizes, and `plan_buckets` cuts wherever it wants, so that nothing is
+# better.
 
 # %%
 my_best = mine("11.2")
@@ -355,15 +356,17 @@ for size, one in steps.items():
 plan = plan_buckets(gradients, reduce_seconds)
 sizes = [len(bucket) for bucket in plan.buckets]
 print(f"cut anywhere  {len(plan.buckets):8} {'':20} {1e3 * plan.end:6.1f} ms: {sizes} gradients each")
+best = best_bucket_bytes(cnn(), profile, 2, LINK.latency, LINK.bandwidth)
+print(f"of all powers of two, the library's best_bucket_bytes chooses {best:,}")
 
 # %%
 reveal("11.p2", len(steps[chosen].exchanges))
 
 # %% [markdown]
-# Not one, and not fourteen. One bucket is full when backward is over, and hides nothing. With a bucket for each gradient
-# the link pays 14 times two latencies; it falls behind and is still busy when backward has been over for long. Look at the
-# column *hidden*, too: with a size of 4 bytes a larger share is hidden than with 300,000, and the step takes longer all the same,
-# because there is more to hide.
+# Not one, and not fourteen. One bucket is full when backward is over, and hides nothing. With a bucket for each
+# gradient the link pays 14 times two latencies; it falls behind and is still busy when backward has been over for
+# long. Look at the column *hidden*, too: with a size of 4 bytes a larger share is hidden than with 300,000, and the
+# step takes longer all the same, because there is more to hide.
 #
 # Now the three timelines, with your bucket size below. First in the simulated world; the dashed line is what
 # `predict_step` said.
@@ -379,9 +382,9 @@ traces = {name: only_the_step(simulate(one_step, 2, size, cluster=NETWORK)) for 
 step_timelines(traces, f"A step, {whose('11.2')} best_bucket below", predicted)
 
 # %% [markdown]
-# Then on real processes. They are *paced*: each layer lasts as long as it is charged, each message as long as it would on
-# a link, by sleeping. So two processes overlap as two GPUs would, however many cores are here. Everything takes many times
-# as long as above, so that what else this machine does hardly matters. It takes some seconds.
+# Then on real processes. They are *paced*: each layer lasts as long as it is charged, each message as long as it
+# would on a link, by sleeping. So two processes overlap as two GPUs would, however many cores are here. Everything
+# takes many times as long as above, so that what else this machine does hardly matters. It takes some seconds.
 
 # %% tags=["experiment"]
 SLOWER = 8 if FAST else 25
@@ -397,15 +400,16 @@ step_timelines(paced, f"{SLOWER} times slower, {RANKS} processes, {whose('11.2')
 #
 # ## 3. What is needed first (3 min)
 #
-# The optimizer steps each layer by itself, and the next forward pass begins with layer 0. It could begin as soon as layer
-# 0's gradient has arrived, while those of the last layers are still on their way. But they were ready first, and travel
-# first. On a slow link a queue builds up, and layer 0 is last in it. So let the most urgent one go first: *priority order*.
+# The optimizer steps each layer by itself, and the next forward pass begins with layer 0. It could begin as soon as
+# layer 0's gradient has arrived, while those of the last layers are still on their way. But they were ready first,
+# and travel first. On a slow link a queue builds up, and layer 0 is last in it. So let the most urgent one go first:
+# *priority order*.
 #
 # ### Exercise 11.3 · `priority_order` (stretch)
 #
-# Return the layers in the order in which their gradients are sent. Layer i's gradient is ready at `ready[i]` and takes
-# `seconds[i]` on the link. Whenever the link is free, the lowest layer of those that are ready goes next; when none is
-# ready, the link waits until one is. A transfer that has begun is not interrupted.
+# Return the layers in the order in which their gradients are sent. Layer i's gradient is ready at `ready[i]` and
+# takes `seconds[i]` on the link. Whenever the link is free, the lowest layer of those that are ready goes next; when
+# none is ready, the link waits until one is. A transfer that has begun is not interrupted.
 
 
 # %% tags=["exercise", "11.3"]
@@ -427,8 +431,8 @@ def priority_order(ready, seconds):
 check("11.3", priority_order)
 
 # %% [markdown]
-# The seven layers of the network on a link of a third of the bandwidth, one transfer for each layer. When does the next
-# forward pass end, if each of its layers waits for its own gradient only?
+# The seven layers of the network on a link of a third of the bandwidth, one transfer for each layer. When does the
+# next forward pass end, if each of its layers waits for its own gradient only?
 
 # %%
 my_order = mine("11.3")
@@ -462,13 +466,13 @@ print(f"if forward waits for all:                         it ends at {1e3 * (max
 #
 # ## 4. Two buffers (16 min)
 #
-# Gradients are not all that travels. Batches come from a disk, activations from the stage before, parameters from other
-# ranks. It is the same everywhere: one side makes a block, it travels, the other side uses it. With one buffer these come
-# one after the other. With two on each side, block 1 travels while block 0 is used and block 2 is made: *double
-# buffering*.
+# Gradients are not all that travels. Batches come from a disk, activations from the stage before, parameters from
+# other ranks. It is the same everywhere: one side makes a block, it travels, the other side uses it. With one buffer
+# these come one after the other. With two on each side, block 1 travels while block 0 is used and block 2 is made:
+# *double buffering*.
 #
-# Predict: making a block takes 2 ms, sending it 3 ms, using it 4 ms. One after the other 20 blocks take 180 ms. How many
-# milliseconds do they take with two buffers on each side?
+# Predict: making a block takes 2 ms, sending it 3 ms, using it 4 ms. One after the other 20 blocks take 180 ms. How
+# many milliseconds do they take with two buffers on each side?
 
 # %% tags=["predict"]
 predict("11.p3", None)
@@ -480,9 +484,9 @@ predict("11.p3", None)
 predict("11.p4", None)
 
 # %% [markdown]
-# `isend` and `irecv` give handles, too. Until `wait()` has returned, the buffer belongs to the call. Whoever sends must
-# not write into it: the old block may still be on its way. Whoever receives must not read from it, and must not use it for
-# anything else. The simulated world finds out who writes too early:
+# `isend` and `irecv` give handles, too. Until `wait()` has returned, the buffer belongs to the call. Whoever sends
+# must not write into it: the old block may still be on its way. Whoever receives must not read from it, and must not
+# use it for anything else. The simulated world finds out who writes too early:
 
 
 # %%
@@ -506,11 +510,11 @@ except Exception as error:
 #
 # Two ranks, and blocks 0 to `count` - 1. On rank 0 `work(i, buffer)` *makes* block i: it fills the buffer. On rank 1
 # `work(i, buffer)` *uses* block i, which must be in the buffer. Every rank has a list of two `buffers` and touches no
-# others. Write both ranks' part, so that making, sending and using go on at the same time, and a buffer is never touched
-# while a call has it.
+# others. Write both ranks' part, so that making, sending and using go on at the same time, and a buffer is never
+# touched while a call has it.
 #
-# `comm.isend(buffer, dst=1)` and `comm.irecv(buffer, src=0)` return handles. Every handle has to be waited for at some
-# time, also the last ones.
+# `comm.isend(buffer, dst=1)` and `comm.irecv(buffer, src=0)` return handles. Every handle has to be waited for at
+# some time, also the last ones.
 
 
 # %% tags=["exercise", "11.4"]
@@ -622,12 +626,13 @@ reveal("11.p3", round(times["4 ms each", 2], 1), "ms")
 reveal("11.p4", round(times["4 ms each", 3], 1), "ms")
 
 # %% [markdown]
-# In the long run each block takes as long as the slowest of the three, 4 ms: the others are hidden. Only the first block
-# has to be made and sent before anything can be used. A third buffer brings nothing here, since rank 1 never waits any
-# more. It helps where times vary, in the second line: then there is a block in stock while a slow one is made.
+# In the long run each block takes as long as the slowest of the three, 4 ms: the others are hidden. Only the first
+# block has to be made and sent before anything can be used. A third buffer brings nothing here, since rank 1 never
+# waits any more. It helps where times vary, in the second line: then there is a block in stock while a slow one is
+# made.
 #
-# **Batches.** The library's `prefetch` is double buffering for batches: a thread makes the next one while this one is used,
-# and on a GPU copies it on a stream of its own. Here a loader that sleeps for each batch as long as computing
+# **Batches.** The library's `prefetch` is double buffering for batches: a thread makes the next one while this one is
+# used, and on a GPU copies it on a stream of its own. Here a loader that sleeps for each batch as long as computing
 # takes, as if it read from a slow disk.
 
 
@@ -661,9 +666,9 @@ for words, batches in (
 # %% [markdown]
 # ## 5. How much was hidden? (3 min)
 #
-# The share in the pictures is *hidden / (hidden + exposed)*: of all the time in which something of a rank's moves, the
-# part in which the rank also computes. It is easily counted wrong: two transfers at the same time are one piece of time, and
-# ranks with much and with little to send must not count alike.
+# The share in the pictures is *hidden / (hidden + exposed)*: of all the time in which something of a rank's moves,
+# the part in which the rank also computes. It is easily counted wrong: two transfers at the same time are one piece
+# of time, and ranks with much and with little to send must not count alike.
 #
 # ### Exercise 11.5 · `overlap_share` (stretch)
 #
@@ -701,15 +706,16 @@ for name, trace in traces.items():
     )
 
 # %% [markdown]
-# A share is no goal. What counts is the exposed time, on the critical path. And hiding is not free on a GPU: the kernels of
-# a reduction take some of its multiprocessors and of its memory's bandwidth, so what computes beside them gets slower.
+# A share is no goal. What counts is the exposed time, on the critical path. And hiding is not free on a GPU: the
+# kernels of a reduction take some of its multiprocessors and of its memory's bandwidth, so what computes beside them
+# gets slower.
 #
 # ## 6. The same everywhere (3 min)
 #
-# **Stage 3 of ZeRO** (lab 09) gathers each layer before it computes. While one layer computes, the next one is gathered into
-# another buffer: double buffering, with parameters as blocks. **A pipeline** (lab 07) sends activations while it computes
-# the next micro-batch: your `double_buffer`, with rank 0 as the first stage and rank 1 as the second. Here is stage 3 with
-# the library, six equal layers on two ranks. What does its step wait for?
+# **Stage 3 of ZeRO** (lab 09) gathers each layer before it computes. While one layer computes, the next one is
+# gathered into another buffer: double buffering, with parameters as blocks. **A pipeline** (lab 07) sends activations
+# while it computes the next micro-batch: your `double_buffer`, with rank 0 as the first stage and rank 1 as the
+# second. Here is stage 3 with the library, six equal layers on two ranks. What does its step wait for?
 
 
 # %% tags=["experiment"]
@@ -745,13 +751,14 @@ for layer_ms in (0.5, 1.5, 4.0):
 
 # %% [markdown]
 # The bytes are the same each time. With small layers the path is the link, from end to end; with large ones it is the
-# computation, and hiding has done all that it can. Between the two lies the batch size at which prefetch begins to pay.
+# computation, and hiding has done all that it can. Between the two lies the batch size at which prefetch begins to
+# pay.
 #
 # ## 7. The real thing (3 min)
 #
-# PyTorch's `DistributedDataParallel` does what you have chosen by hand: `bucket_cap_mb` is the size, 25 MiB unless you say
-# otherwise, and the first bucket holds at most 1 MiB, so that something is on its way early. Both on real processes, not
-# paced: milliseconds of a step for three sizes. It takes some seconds.
+# PyTorch's `DistributedDataParallel` does what you have chosen by hand: `bucket_cap_mb` is the size, 25 MiB unless
+# you say otherwise, and the first bucket holds at most 1 MiB, so that something is on its way early. Both on real
+# processes, not paced: milliseconds of a step for three sizes. It takes some seconds.
 
 
 # %% tags=["experiment"]
@@ -781,13 +788,13 @@ for size in (20_000, 150_000, WHOLE):
     print(f"buckets of {size:13,} bytes, {RANKS} processes: {shown} (measured)")
 
 # %% [markdown]
-# Between two processes of one machine the link is its memory, and there is little to hide. That is why this lab measures
-# paced runs: the direction of an effect must not depend on your laptop.
+# Between two processes of one machine the link is its memory, and there is little to hide. That is why this lab
+# measures paced runs: the direction of an effect must not depend on your laptop.
 #
-# On a GPU the two streams of section 1 are *CUDA streams*, queues of kernels that the GPU works off side by side, and what
-# joins them is an *event*: `record` puts it into one stream, `wait_event` lets another stream wait for it, and the program
-# does not stand still. The next cell shows copies to the GPU beside a computation, timed with events. Without a GPU it says
-# what it would show.
+# On a GPU the two streams of section 1 are *CUDA streams*, queues of kernels that the GPU works off side by side, and
+# what joins them is an *event*: `record` puts it into one stream, `wait_event` lets another stream wait for it, and
+# the program does not stand still. The next cell shows copies to the GPU beside a computation, timed with events.
+# Without a GPU it says what it would show.
 
 
 # %% tags=["experiment"]
@@ -835,10 +842,11 @@ else:
 # %% [markdown]
 # ## 8. On real hardware, and what you know now (2 min)
 #
-# With **NCCL** an all-reduce is a kernel on a stream of its own; `handle.wait()` does not stop the program, it lets the
-# compute stream wait for an event. So a program that waits right after it has launched looks harmless, and hides nothing.
-# And a buffer that is used too early is an error that nobody reports: the numbers are wrong, now and then. A profiler
-# (`torch.profiler`, or Nsight Systems) shows both streams; look for what the last kernel of a step waited for.
+# With **NCCL** an all-reduce is a kernel on a stream of its own; `handle.wait()` does not stop the program, it lets
+# the compute stream wait for an event. So a program that waits right after it has launched looks harmless, and hides
+# nothing. And a buffer that is used too early is an error that nobody reports: the numbers are wrong, now and then. A
+# profiler (`torch.profiler`, or Nsight Systems) shows both streams; look for what the last kernel of a step waited
+# for.
 #
 # This line trains with overlapped buckets on two ranks, with gloo here and with NCCL where there are two GPUs:
 #
@@ -848,8 +856,8 @@ else:
 #
 # **Summary**
 # - A run is as long as its critical path. What is not on it has slack, and making it faster changes nothing.
-# - A bucket waits for its last gradient and for the link. Many small ones pay latencies, one large one hides nothing; the
-#   best lies between and can be worked out from a recorded step.
+# - A bucket waits for its last gradient and for the link. Many small ones pay latencies, one large one hides nothing;
+#   the best lies between and can be worked out from a recorded step.
 # - The last bucket is exposed. Only the next forward pass can hide it, if what it needs first is sent first.
 # - Two buffers let making, sending and using go on at the same time. The slowest of them is the speed; a third buffer
 #   helps only where times vary.
@@ -885,8 +893,8 @@ progress("11")
 
 # %% [markdown]
 # **References**
-# - S. Li et al. (2020), "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 13(12): buckets and
-#   overlap.
+# - S. Li et al. (2020), "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 13(12):
+#   buckets and overlap.
 # - A. Jayarajan et al. (2019), "Priority-based Parameter Propagation for Distributed DNN Training", MLSys.
 # - Y. Peng et al. (2019), "A Generic Communication Scheduler for Distributed DNN Training Acceleration", SOSP.
 # - H. Zhang et al. (2017), "Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU

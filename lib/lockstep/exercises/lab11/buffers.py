@@ -34,12 +34,12 @@ def blocks_through(
 ) -> dict[str, Any]:
     """Run it; what was used, in which buffers, and which of those were lent to a call meanwhile.
 
-    order: of the blocks that were worked on. places: in which buffer. used: what was in it then. own: blocks in memory that is in neither
-    buffer. lent: blocks whose buffer a launched call still had.
+    order: of the blocks that were worked on. places: in which buffer. used: what was in it then. own: blocks in memory
+    that is in neither buffer. strange: calls that were given such memory. lent: blocks whose buffer a call still had.
     """
     buffers = [torch.zeros(NUMBERS), torch.zeros(NUMBERS)]
     places = [buffer.data_ptr() for buffer in buffers]
-    found: dict[str, list[Any]] = {"order": [], "places": [], "used": [], "own": [], "lent": []}
+    found: dict[str, list[Any]] = {"order": [], "places": [], "used": [], "own": [], "strange": [], "lent": []}
 
     def work(i: int, buffer: Tensor) -> None:
         lent = [handle.buffer.tensor.data_ptr() for handle in comm.unfinished if handle.buffer is not None]
@@ -55,8 +55,21 @@ def blocks_through(
             else:
                 buffer.copy_(numbers[i])
 
+    for name in ("send", "recv", "isend", "irecv"):
+        setattr(comm, name, _noting(getattr(comm, name), places, found["strange"]))
     fn(comm, count, buffers, work)
     return found
+
+
+def _noting(call: Callable[..., Any], places: list[int], strange: list[str]) -> Callable[..., Any]:
+    """`call`, noting its name when its tensor is none of the buffers."""
+
+    def noting(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(tensor, Tensor) and tensor.data_ptr() not in places:
+            strange.append(call.__name__)
+        return call(tensor, *args, **kwargs)
+
+    return noting
 
 
 def every_block_arrives(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -83,6 +96,12 @@ def in_the_two_buffers(case: Case, seen: Observation, expected: Observation) -> 
             return Finding(
                 f"The blocks are right, but rank {rank} {word}s block {got['own'][0]} in memory that is none of `buffers`.",
                 "one of the two buffers", "memory of its own", ("own", rank),
+            )  # fmt: skip
+        if got["strange"]:
+            return Finding(
+                f"The blocks are right, but on rank {rank} a tensor that is none of `buffers` goes into "
+                f"`{got['strange'][0]}`.",
+                "the two buffers", "memory of its own", ("strange", rank),
             )  # fmt: skip
         if got["lent"]:
             return Finding(

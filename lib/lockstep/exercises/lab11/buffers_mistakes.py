@@ -124,6 +124,22 @@ def in_memory_of_its_own(comm, count, buffers, work):
     return many(comm, count, own, work, **where, **({"waits": "never"} if comm.rank == 0 else {}))
 
 
+def through_a_copy(comm, count, buffers, work):
+    """Sends and receives copies, so that no buffer is ever lent."""
+    way = []
+    if comm.rank == 0:
+        for i in range(count):
+            work(i, buffers[0])
+            way.append(comm.isend(buffers[0].clone(), 1))
+    else:
+        way = [comm.irecv(buffers[0].clone(), 0) for _ in range(count)]
+        for i, handle in enumerate(way):
+            buffers[0].copy_(handle.wait())
+            work(i, buffers[0])
+    for handle in way:
+        handle.wait()
+
+
 def only_rank_0(comm, count, buffers, work):
     if comm.rank == 0:
         double_buffer(comm, count, buffers, work)
@@ -217,6 +233,12 @@ MISTAKES = (
         in_memory_of_its_own,
         "You use a buffer for each block. Then nobody ever has to wait for a buffer, and memory grows with the number of "
         "blocks. The two of `buffers` are enough.",
+    ),
+    Mistake(
+        "sends copies",
+        through_a_copy,
+        "You send and receive copies. That takes memory for every block that is on its way, and time to copy: send from the "
+        "two `buffers`, and receive into them.",
     ),
     Mistake(
         "rank 0 alone",

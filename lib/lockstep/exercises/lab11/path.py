@@ -37,7 +37,7 @@ def in_numbers(fn: Any, trace: Trace) -> Any:
 
 def _plain(event: Any) -> Any:
     if isinstance(event, Span):
-        return "wait" if event.kind == "wait" else event.name, (event.rank,), event.start, event.end
+        return event.name if event.kind == "compute" else "wait", (event.rank,), event.start, event.end
     if isinstance(event, Message):
         return f"message {event.src} to {event.dst}", (event.src, event.dst), event.sent, event.received
     return event

@@ -115,7 +115,7 @@ def all_without_slack(trace):
 
 
 def has_waiting(case: Case, seen: Observation, expected: Observation) -> bool:
-    """A span of waiting is on the path."""
+    """A rank that stands still is on the path."""
     return isinstance(seen.value, list) and any(one[:1] == ("wait",) for one in seen.value if isinstance(one, tuple))
 
 

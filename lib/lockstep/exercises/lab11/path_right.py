@@ -48,7 +48,7 @@ def by_what_touches(trace):
     time, ranks = trace.window[1], set(range(trace.ranks))
     while time > trace.window[0]:
         ends_now = [(m.sent, {m.src, m.dst}, m) for m in trace.messages if m.received == time]
-        ends_now += [(s.start, {s.rank}, s) for s in trace.spans if s.end == time and s.kind != "wait"]
+        ends_now += [(s.start, {s.rank}, s) for s in trace.spans if s.end == time and s.kind == "compute"]
         time, ranks, event = min((one for one in ends_now if one[1] & ranks), key=lambda one: one[0])
         chain.append(event)
     chain.reverse()

@@ -25,9 +25,9 @@ def played(ranks: int, program: Iterable[tuple]) -> Trace:
     spans: list[Span] = []
     messages: list[Message] = []
 
-    def stand_still(rank: int, until: float) -> None:
+    def stand_still(rank: int, until: float, kind: str = "wait") -> None:
         if until > clock[rank]:
-            spans.append(Span(rank, "wait", "wait", clock[rank], until))
+            spans.append(Span(rank, kind, kind, clock[rank], until))
             clock[rank] = until
 
     for what, *args in program:
@@ -44,8 +44,8 @@ def played(ranks: int, program: Iterable[tuple]) -> Trace:
             messages.append(Message(src, dst, MiB, begin, begin + seconds))
             port[src] = port[dst] = begin + seconds
             if what == "send":
-                stand_still(src, begin + seconds)
-                stand_still(dst, begin + seconds)
+                stand_still(src, begin + seconds, "send")
+                stand_still(dst, begin + seconds, "recv")
     return Trace.of(ranks, spans, messages, "simulated")
 
 
