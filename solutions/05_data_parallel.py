@@ -801,9 +801,9 @@ def first_at(curve, wanted):
     return (math.nan, math.nan) if at is None else (curve[at][0], (at + 1) / 4)
 
 
-BASE_LR, WANTED = 0.015, 0.3 if FAST else 0.8
-small_batch = train_small(16, 0.5 if FAST else 1, lambda step: BASE_LR)
-large_batch = train_small(256, 1 if FAST else 4, lambda step: BASE_LR)
+BASE_LR, WANTED = 0.015, 0.1 if FAST else 0.8
+small_batch = train_small(16, 0.25 if FAST else 1, lambda step: BASE_LR)
+large_batch = train_small(256, 0.5 if FAST else 4, lambda step: BASE_LR)
 print(f"{'':9} {'ms/step':>8} {'images/s':>9}  until {WANTED:.0%} are right")
 for batch, curve in ((16, small_batch), (256, large_batch)):
     rate = len(curve) / 4 * len(Y) / curve[-1][0]
@@ -850,7 +850,7 @@ check("05.5", scaled_lr)
 
 # %% tags=["experiment"]
 my_lr = mine("05.5")
-PER_EPOCH, STARTS, LONG = len(Y) // 256, 2, 1 if FAST else 3
+PER_EPOCH, STARTS, LONG = len(Y) // 256, 2, 0.25 if FAST else 3
 
 
 def lars(net):

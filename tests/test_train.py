@@ -3,8 +3,8 @@
 import json
 import os
 import socket
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -29,6 +29,7 @@ from lockstep.train.step import Apart
 from lockstep.train.trainer import evaluate
 from lockstep.world import RankError, launch
 from lockstep.world import simulate as simulate_quickly
+from lockstep.world.child import run_child
 
 simulate = partial(simulate_quickly, timeout=60)  # real seconds, for machines that do much else
 STEPS = (7, 7, 5, 2)  # images in each whole batch: not divisible, and at last fewer than ranks
@@ -399,25 +400,25 @@ with command._ranks_of_torchrun() as comm:  # opened once: starting the processe
 
 
 @pytest.mark.timeout(300)
-def test_under_torchrun_on_two_nodes_ranks_equal_one_process(tmp_path):
+def test_under_torchrun_on_two_nodes_ranks_equal_one_process(tmp_path, capsys):
     """Two agents as on two machines: they find each other, one trains, stops, another goes on, and both end."""
+
+    def agent(script, port):  # in a fork of a process that has imported torch, which takes five seconds
+        from torch.distributed.run import main as torchrun
+
+        os.environ |= {"CI": "1", "OMP_NUM_THREADS": "1"}
+        place = [f"--rdzv-endpoint=127.0.0.1:{port}", "--local-addr=127.0.0.1", "--rdzv-backend=c10d"]
+        torchrun(["--nnodes=2", "--nproc-per-node=1", *place, str(script), str(script.parent)])
+
     script = tmp_path / "all.py"
     script.write_text(UNDER_TORCHRUN)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    agent = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d"]
-    agent += [f"--rdzv-endpoint=127.0.0.1:{port}", "--local-addr=127.0.0.1", script, tmp_path]
-    environment = os.environ | {"CI": "1", "OMP_NUM_THREADS": "1"}
-    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    agents = [subprocess.Popen(agent, **pipes) for _ in range(2)]
-    try:
-        outputs = [each.communicate(timeout=250) for each in agents]
-    finally:
-        for each in agents:
-            each.kill()
-    assert [each.returncode for each in agents] == [0, 0], outputs
-    assert "".join(out for out, _ in outputs).count("held-out images right") == 3, outputs
+    with ThreadPoolExecutor() as both:
+        list(both.map(lambda _: run_child(agent, script, port, timeout=250), range(2)))
+    output = capsys.readouterr().out
+    assert output.count("held-out images right") == 3, output
     alone = train(fast=True, seed=4)
     for name in ("pipeline", "ddp", "zero3"):
         two = json.loads((tmp_path / f"{name}.json").read_text())
