@@ -80,7 +80,7 @@ def both_ways(comm):
     g, m = torch.randn(30), torch.randn(8, 9)
     q = torch.ones(9, 2) * torch.tensor([1.0, -1]) + torch.arange(18.0).view(9, 2).sin()
     library = PowerSGD(2)
-    library._qs["m"] = q
+    library.keep_q("m", q, alive=True)
     means = torch.empty(30), torch.empty(8, 9)
     TopK(0.1).begin(comm, [g], ["g"]).finish(means[:1])
     library.begin(comm, [m], ["m"]).finish(means[1:])

@@ -111,6 +111,13 @@ MISTAKES = (
         symptom=shown.looks_like(shown.mean_scales),
     ),
     Mistake(
+        "own part not rounded",
+        wrong.own_part_exact,
+        "Each rank takes its own gradient as it is, and the others' rounded. So no two ranks have the same mean, and their models "
+        "walk apart: take what you have sent, from yourself as well.",
+        symptom=shown.apart_by_rounding,
+    ),
+    Mistake(
         "sum for mean",
         wrong.sums,
         "You add up what the ranks sent; asked is the mean.",

@@ -113,6 +113,14 @@ def averages_apart(comm, g, block):
     return quantized(comm, g, block, averaged=averaged)
 
 
+def own_part_exact(comm, g, block):
+    def averaged(comm, codes, scales):
+        own = F.pad(g, (0, codes.numel() - len(g))) - (codes * scales).flatten()
+        return decoded(comm, codes, scales) + own / comm.size
+
+    return quantized(comm, g, block, averaged=averaged)
+
+
 def sums(comm, g, block):
     return quantized(comm, g, block, averaged=lambda comm, codes, scales: decoded(comm, codes, scales) * comm.size)
 
