@@ -93,7 +93,7 @@ def loss_against(ways: Mapping[str, Training], target: float, title: str) -> Fig
     rows = {name: _row(way, target, links) for name, way in ways.items()}
     with our_style():
         above, line = 2.75, 0.235
-        tall = 0.45 + above + 0.62 + line * (len(ways) + 1)
+        tall = 0.45 + above + 0.42 + line * (len(ways) + 1)
         canvas = Canvas(figsize=(WIDTH, tall))
         canvas.text(0.01, 1 - 0.24 / tall, title, fontsize=12, fontweight="bold")
         count = len(links) + 1
