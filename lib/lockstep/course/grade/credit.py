@@ -33,6 +33,12 @@ def partial_points(exercise: Exercise, draws: Draws, findings: Sequence[Sequence
     return min(exercise.points - 1, exercise.points * right // len(kinds))
 
 
+def may_be_partial(exercise: Exercise, findings: Sequence[Finding | None]) -> bool:
+    """Whether a function with these findings in one draw could earn a part of the points."""
+    right = sum(one is None for one in findings)
+    return exercise.points > 1 and 2 * right > min(FEWEST, len(findings))
+
+
 def _counts(exercise: Exercise, draws: Draws, kind: int) -> bool:
     inputs = [plain([one.args, dict(one.kwargs), one.each]) for one in (cases[kind] for cases in draws.cases)]
     if any(alike(one, other) for one, other in combinations(inputs, 2)):

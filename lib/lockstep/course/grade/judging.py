@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from lockstep.course.grade.answers import refused
-from lockstep.course.grade.credit import partial_points
+from lockstep.course.grade.credit import may_be_partial, partial_points
 from lockstep.course.grade.known import Draws, known
 from lockstep.course.grade.outcome import Outcome
 from lockstep.course.grade.submission import Program
@@ -95,11 +95,17 @@ def _graded(exercise: Exercise, program: Program, seed: str, level: str) -> Outc
 
 
 def _tried(exercise: Exercise, program: Program, draws: Draws, level: str, only: int | None = None) -> Tried:
+    """Try it on all draws, or on one; the rest is left out once no point can be earned any more."""
     cases = draws.cases if only is None else draws.cases[only : only + 1]
+
+    def enough(draw: int, seen: Sequence[Observation]) -> bool:
+        findings = _findings(exercise, draws, draw, seen)
+        return any(findings) and not may_be_partial(exercise, findings)
+
     try:
-        return try_program(box(level), exercise, program, cases, refused(exercise))
+        return try_program(box(level), exercise, program, cases, refused(exercise), enough)
     except BoxLost:  # the program may have ended it, or the system: once more, in a new one
-        return try_program(box(level), exercise, program, cases, refused(exercise))
+        return try_program(box(level), exercise, program, cases, refused(exercise), enough)
 
 
 def _decided(exercise: Exercise, draws: Draws, tried: Tried, nothing: Outcome) -> Outcome:

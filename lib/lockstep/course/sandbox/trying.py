@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -46,19 +46,28 @@ class Tried:
 
 
 def try_program(
-    box: Box, exercise: Exercise, program: Program, draws: Sequence[Sequence[Case]], refused: Sequence[str] = ()
+    box: Box,
+    exercise: Exercise,
+    program: Program,
+    draws: Sequence[Sequence[Case]],
+    refused: Sequence[str] = (),
+    enough: Callable[[int, Sequence[Observation]], bool] = lambda draw, seen: False,
 ) -> Tried:
     """Define the program, then observe the exercise's function on every case, until one comes to no end.
 
-    refused: dotted names that do not work over there, see `inside/refuse.py`. Raises BoxLost.
+    refused: dotted names that do not work over there, see `inside/refuse.py`. enough(draw, seen): whether the draws
+    after this one need not be tried. Raises BoxLost.
     """
     tried = Tried()
     end: Failure | None = None
+    ended = False
     limits = Limits(seconds=DEFINING + EACH * len(draws))
     with box.child(limits) as child:
         try:
             _define(child, exercise, program, refused, tried)
-            for cases in draws:
+            for draw, cases in enumerate(draws):
+                if draw and enough(draw - 1, tried.seen[-1]):
+                    break
                 tried.seen.append([])
                 deadline = time.monotonic() + PATIENCE * EACH
                 for case in cases:
@@ -71,9 +80,10 @@ def try_program(
             end = Failure("Killed", f"its process sends what is no answer: {error}")
         except Gone:
             pass
-        ended = end is not None or len(tried.seen) == len(draws) and len(tried.seen[-1]) == len(draws[-1])
+        else:
+            ended = True
     tried.seconds = child.seconds
-    if not ended:
+    if not ended and end is None:
         end = _death(child)
     if end is not None:
         tried.seen = tried.seen or [[]]

@@ -13,6 +13,7 @@ import sys
 import types
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -109,8 +110,14 @@ def _plain_functions(value: Any) -> Iterator[types.FunctionType]:
 
 
 def _hollow(function: types.FunctionType, name: str) -> None:
-    """Give it code that refuses; it must have as many free variables as the function's closure has cells."""
-    cells = [f"cell{i}" for i in range(len(function.__code__.co_freevars))]
+    function.__code__ = _refusing_code(name, len(function.__code__.co_freevars))
+    function.__defaults__ = function.__kwdefaults__ = None
+
+
+@lru_cache
+def _refusing_code(name: str, free: int) -> types.CodeType:
+    """Code that refuses; it must have as many free variables as the function's closure has cells."""
+    cells = [f"cell{i}" for i in range(free)]
     lines = [
         f"def outer({', '.join(cells)}):",
         "    def refusal(*_, **__):",
@@ -121,8 +128,7 @@ def _hollow(function: types.FunctionType, name: str) -> None:
     ]
     made: dict[str, Any] = {}
     exec("\n".join(lines), made)
-    function.__code__ = made["outer"](*cells).__code__
-    function.__defaults__ = function.__kwdefaults__ = None
+    return made["outer"](*cells).__code__
 
 
 def _refuse_torch(name: str) -> None:

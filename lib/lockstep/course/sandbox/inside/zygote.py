@@ -26,7 +26,7 @@ from lockstep.course.sandbox.inside import rules
 from lockstep.course.sandbox.inside.absent import Absent
 from lockstep.course.sandbox.wire import Gone, Line
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_SET_THP_DISABLE = 36, 41
 ROOMS = ("trace", "hardware", "nn", "data", "simt", "cost", "comm", "world", "compress", "parallel", "plan")
 # What students' functions import; a box that may not read them any more has them already.
 LIBRARIES = (
@@ -80,6 +80,7 @@ def _become_a_student(connection: int, place: str, limits: dict[str, Any]) -> No
     """In the child: a session, an empty folder, limits and rules; then serve the grader."""
     from lockstep.course.sandbox.inside import agent
 
+    rules.libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)  # the first write to a page must not copy 2 MiB
     os.setsid()
     os.chdir(place)
     nothing = os.open(os.devnull, os.O_RDWR)
