@@ -153,6 +153,7 @@ def test_refusals(tmp_path, pack):
     refused("--drop 05.6: these labs have the exercises 04.1", drop=["05.6"])
     refused("04.2 cannot be dropped: 04.4 builds on it. Drop 04.4 too, or keep 04.2.", drop=["04.2"])
     refused("say what to make", outputs=Outputs())
+    refused("no exercise of these labs comes in variants; 04.2, 04.3, 05.1", labs=["00"], with_variants=True)
     refused("which is given out; it holds the seed", to=out / "deep" / "release.toml")
     refused("is a repository on GitHub, as owner/name", repository="https://example.org/x")
     refused("there is no pack", pack=tmp_path / "none")

@@ -54,6 +54,9 @@ def plan(
         listed += [_listed(one, "pack", False) for one in _of_pack(load(pack), numbers)]
     if not listed:
         raise ValueError("no exercise is left to be released")
+    if with_variants and not any(one.variants for one in listed):
+        have = ", ".join(one.id for one in registry.all() if registry.variants(one.id))
+        raise ValueError(f"--variants: no exercise of these labs comes in variants; {have} do")
     return Release(
         path=to,
         made=datetime.now().astimezone(),

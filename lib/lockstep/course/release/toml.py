@@ -188,13 +188,22 @@ def as_toml(release: Release) -> str:
     }
     parts = [HEAD + _table(top)]
     if release.pack is not None:
-        path = os.path.relpath(release.pack.path.resolve(), release.path.resolve().parent)
-        parts.append("[pack]\n" + _table({"path": Path(path).as_posix(), "sha256": release.pack.sha256}))
+        parts.append(
+            "[pack]\n" + _table({"path": _from(release.path, release.pack.path), "sha256": release.pack.sha256})
+        )
     parts += ["[[labs]]\n" + _table(asdict(one)) for one in release.labs]
     for one in release.exercises:
         entries = {"from" if key == "origin" else key: value for key, value in asdict(one).items()}
         parts.append("[[exercises]]\n" + _table(entries))
     return "\n".join(parts)
+
+
+def _from(file: Path, folder: Path) -> str:
+    """Where the folder lies, seen from the file; its whole path when it is on another drive."""
+    try:
+        return Path(os.path.relpath(folder.resolve(), file.resolve().parent)).as_posix()
+    except ValueError:
+        return folder.resolve().as_posix()
 
 
 def _table(entries: Mapping[str, Any]) -> str:
