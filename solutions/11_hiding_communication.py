@@ -77,8 +77,16 @@ from lockstep.trace import Message, critical_path, measures, overlap_share, slac
 from lockstep.viz.overlap import step_timelines
 from lockstep.world import launch, simulate
 
-# %%
+# %% tags=["stable"]
 torch.set_num_threads(1)
+# Milliseconds of each layer forward, in the proportions of its multiply-adds; backward takes twice as long.
+FORWARD = {"0": 0.1, "2": 1.5, "4": 3.0, "7": 1.5, "9": 3.0, "12": 0.8, "15": 0.1}
+COSTS = {name: LayerCost(forward=1e-3 * ms, backward=2e-3 * ms) for name, ms in FORWARD.items()}
+LINK = Link(latency=0.4e-3, bandwidth=35e6)  # 35 MB/s, 0.4 ms
+NETWORK = Cluster.uniform(LINK)
+WHOLE = 2**30  # bytes, more than the model has
+
+# %%
 digits = data.load("mnist5k", "train")
 X, Y = data.Normalize.of(digits.images)(digits.images), digits.labels
 
@@ -92,14 +100,6 @@ def cnn():
     for place, convolution in enumerate(convolutions):
         layers += [convolution, nn.ReLU(), *([nn.MaxPool2d(2)] if place in (2, 4) else [])]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 7 * 7, 10))
-
-
-# Milliseconds of each layer forward, in the proportions of its multiply-adds; backward takes twice as long.
-FORWARD = {"0": 0.1, "2": 1.5, "4": 3.0, "7": 1.5, "9": 3.0, "12": 0.8, "15": 0.1}
-COSTS = {name: LayerCost(forward=1e-3 * ms, backward=2e-3 * ms) for name, ms in FORWARD.items()}
-LINK = Link(latency=0.4e-3, bandwidth=35e6)  # 35 MB/s, 0.4 ms
-NETWORK = Cluster.uniform(LINK)
-WHOLE = 2**30  # bytes, more than the model has
 
 
 def one_step(comm, bucket_bytes, slower=1):
@@ -277,7 +277,7 @@ reveal("11.p1", round(1e3 * (seconds_of_step[0] - seconds_of_step[1]), 1), "ms")
 # takes, and when the link is free. The first comes from a trace: `profile_of` reads what each layer took, and
 # `gradients_of` when each gradient is ready. The second is lab 04's formula.
 
-# %% tags=["stable"]
+# %%
 profile = profile_of(cnn(), traces["no bucket"])
 gradients = gradients_of(cnn(), profile)
 
