@@ -60,7 +60,7 @@ CASES = {
               "exercise", "00.1")], [TOTAL], ""),
     "a cell magic whose body is Python": ([code("%%time\n" + TOTAL, "exercise", "00.1")], [TOTAL], ""),
     "a syntax error in another cell": (
-        [code("def mean(:\n    pass"), code(TOTAL, "exercise", "00.1")], [TOTAL], "cell 1, line 1 is not Python"),
+        [code("def mean(:\n    pass"), code(TOTAL, "exercise", "00.1")], [TOTAL], "Cell 1, line 1 is not Python"),
     "a syntax error in another statement": (
         [code("x = (1,\n" + "y = 2\n" + TOTAL + "\nprint 'done'", "exercise", "00.1")], [TOTAL], "is not Python"),
     "a return outside of any function": ([code("return 3\n" + TOTAL, "exercise", "00.1")], [TOTAL], "outside function"),
@@ -179,6 +179,24 @@ def test_links_pipes_and_empty_folders_stop_nobody(read, tmp_path):
     assert "link or no plain file" in found["pipe"].problem and "no file at all" in found["empty"].problem
     _, left_out = collect(place)
     assert any("link/00_a.ipynb is a link" in said for said in left_out) and any("loop" in said for said in left_out)
+
+
+HARM = {
+    "a line of spaces": " " * 100_000 + "x ! y\ndef (",
+    "empty lines": "\n" * 100_000 + "def (",
+    "statements that chain": "".join(f"a{i} = a{i + 1}\n" for i in range(8_000)) + "total = a0",
+    "a long line that is broken": "def total(x):\n" + "    x = (" + "1 + " * 30_000,
+    "many broken lines": "def f(:\n" * 5_000,
+    "an endless attribute": "total = a" + ".b" * 100_000,
+    "an endless sum": "total = " + "-" * 100_000 + "1",
+    "a huge number": "total = " + "9" * 100_000,
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_text_that_is_made_to_be_slow_is_read_all_the_same(read, harm):
+    (one,) = read({"a.ipynb": notebook(code(HARM[harm]), code(MEAN, "exercise", "00.2"))}).values()
+    assert not one.problem or "RecursionError" in one.problem
 
 
 # Whose a file is.

@@ -18,6 +18,7 @@ from lockstep.course.grade.archive import Unreadable
 BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 LONGEST = 500_000  # characters of one cell; the labs' longest has three thousand
 TRIES = 300  # places where reading a damaged file goes on
+PATIENCE = 300_000_000  # characters of a damaged file that are read, all tries together
 PERCENT = re.compile(r"^# (?:%%|In\[[\d ]*\]:?)(?P<rest>.*)$", re.MULTILINE)
 
 
@@ -104,15 +105,16 @@ def _parsed(text: str, name: str, warnings: list[str]) -> tuple[list[Any], dict[
 
 def _whole_cells(text: str) -> Iterator[Any]:
     """The cells of a damaged notebook that are whole, found one after the other."""
-    decoder, place, tries = json.JSONDecoder(), text.find("["), 0
+    decoder, place, tries, spent = json.JSONDecoder(), text.find("["), 0, 0
     start = re.compile(r'\{\s*"(?:cell_type|attachments|id|metadata|execution_count|source|outputs|collapsed)"')
-    while place >= 0 and tries < TRIES:
+    while place >= 0 and tries < TRIES and spent < PATIENCE:
         found = start.search(text, place)
         if found is None:
             return
         try:
             one, place = decoder.raw_decode(text, found.start())
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            spent += getattr(error, "pos", len(text)) - found.start()
             one, place, tries = None, found.start() + 1, tries + 1
         if isinstance(one, dict) and "cell_type" in one:
             yield one

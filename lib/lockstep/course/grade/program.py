@@ -17,6 +17,7 @@ from lockstep.course.grade.statements import CANNOT, Parsed, parse, statements
 from lockstep.course.grade.submission import Program, Statement
 
 ASIDE = {"check", "experiment", "widget", "setup", "predict"}  # tags of cells of which only definitions count
+MOST_STATEMENTS = 4000  # of a notebook; the labs have a tenth of that
 TALKS = {"check", "predict", "reveal", "ask", "answer", "recall", "hint", "solution", "submit", "progress", "diagnose"}
 
 
@@ -80,7 +81,7 @@ def pieces_of(cells: Iterable[NotebookCell], functions: set[str]) -> tuple[list[
 
     def lose(text: str, cell: int, line: int, why: str) -> None:
         said = f"cell {cell}, line {line} is not Python ({why}): `{text[:80]}`"
-        warnings.append(f"{said}; it was left out.")
+        warnings.append(f"{said[0].upper()}{said[1:]}; it was left out.")
         for name in functions:
             if text.startswith((f"def {name}", f"class {name}", f"async def {name}")):
                 broken[name] = said
@@ -93,6 +94,11 @@ def pieces_of(cells: Iterable[NotebookCell], functions: set[str]) -> tuple[list[
             if not one.text.startswith("%%"):
                 lose(one.text, cell.number, one.line, one.why)
         for one in found:
+            if len(pieces) >= MOST_STATEMENTS:
+                warnings.append(
+                    f"Cell {cell.number} and what follows is left out: more than {MOST_STATEMENTS} statements."
+                )
+                return pieces, warnings, broken
             try:
                 piece = named(one, cell.number, cell.tags)
             except CANNOT as error:

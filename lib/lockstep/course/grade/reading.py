@@ -183,7 +183,7 @@ def lab_of(notebook: Notebook, name: str, labs: Mapping[str, LabText]) -> str:
     text = "\n".join(cell.text for cell in notebook.cells if cell.kind == "code")
     for lab, known in labs.items():
         if any(
-            re.search(rf"^\s*(def|class) {re.escape(one)}\b", text, re.MULTILINE) for one in known.functions.values()
+            re.search(rf"^[ \t]*(def|class) {re.escape(one)}\b", text, re.MULTILINE) for one in known.functions.values()
         ):
             return lab
     asked = ", ".join(labs)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 PYTHON_INSIDE = ("time", "timeit", "capture", "prun")  # cell magics whose body is this kernel's own Python
-MAGIC = re.compile(r"^(\s*)(?:[%!?].*|[\w.\[\], ]+=\s*(?:!|%[a-z]).*|[\w.]+\?{1,2})\s*$")
+MAGIC = re.compile(r"^(\s*+)(?:[%!?].*|[\w.\[\], ]+=\s*(?:!|%[a-z]).*|[\w.]+\?{1,2})\s*$")
 GOES_ON = re.compile(r"^(?:[\s#)\]}]|else\b|elif\b|except\b|finally\b|case\b)")
 LOOK_AHEAD = 40  # lines at which a statement may end, tried in turn
-PATIENCE = 1000  # parses of one broken cell
+PATIENCE = 2_000_000  # characters of one broken cell that are parsed, all tries together
 
 CANNOT = (SyntaxError, ValueError, RecursionError, MemoryError, UnicodeError)
 
@@ -83,13 +83,13 @@ def _recovered(lines: list[str]) -> tuple[list[Parsed], list[Lost]]:
     starts = [i for i, line in enumerate(lines) if line.strip() and not GOES_ON.match(line)]
     found: list[Parsed] = []
     lost: list[Lost] = []
-    at = tries = 0
+    at = spent = 0
     while at < len(starts):
         why, after = "more is wrong in this cell than can be sorted out", at + 1
         for end in range(at + 1, min(at + LOOK_AHEAD, len(starts)) + 1):
-            if (tries := tries + 1) > PATIENCE:
-                break
             text = "\n".join(lines[starts[at] : starts[end] if end < len(starts) else len(lines)])
+            if (spent := spent + len(text)) > PATIENCE:
+                break
             try:
                 found += _cut(parse(text), text, starts[at])
             except CANNOT as error:
