@@ -469,21 +469,21 @@ viz.curves(
 )  # fmt: skip
 
 # %% [markdown]
-# Without feedback the same share is missing in each step, for ever. With it the residual stays about as long as it is,
-# and its share of a growing sum falls: *sum of what was sent + last residual = sum of gradients*. What feedback costs is
+# Without feedback the same share is missing in each step, for ever. With it the residual soon stops growing, and
+# its share of a growing sum falls: *sum of what was sent + last residual = sum of gradients*. What feedback costs is
 # time, since small numbers arrive late, and memory: a residual as large as the model, on every rank.
 #
 # **Momentum correction.** Late is not the same as in time when the optimizer has momentum. Take a number whose gradient
 # is 1 in each of ten steps, and which is sent in the tenth.
 
 # %% tags=["stable"]
-velocity = residual = accumulated = dense = 0.0
+velocity = waiting = accumulated = moved_dense = 0.0
 for _ in range(10):
     velocity = 0.9 * velocity + 1  # momentum before compression ...
-    dense += velocity
+    moved_dense += velocity
     accumulated += velocity  # ... and the residual of velocities
-    residual += 1  # the residual of gradients; the optimizer's momentum sees it in step 10
-print(f"moved after ten steps: dense {dense:.1f}, feedback {residual:.1f}, momentum correction {accumulated:.1f}")
+    waiting += 1  # the residual of gradients; the optimizer's momentum sees it in step 10
+print(f"moved after ten steps: dense {moved_dense:.1f}, feedback {waiting:.1f}, momentum correction {accumulated:.1f}")
 
 # %% [markdown]
 # *Deep gradient compression* therefore puts momentum before compression: a rank keeps velocities of its own, and feeds
@@ -538,11 +538,11 @@ def errors_of_power(comm, r, rounds):
     return found
 
 
-values = torch.linalg.svdvals(MATRIX)
+singular = torch.linalg.svdvals(MATRIX)
 print(f"{MATRIX.shape[0]} x {MATRIX.shape[1]} gradient, with {whose('10.5')} power_sgd: error in rounds 1 to 4")
 for r in (1, 2, 4, 8):
     found = simulate(errors_of_power, 2, r, 4).values[0]
-    least = (values[r:].norm() / values.norm()).item()
+    least = (singular[r:].norm() / singular.norm()).item()
     smaller = MATRIX.numel() / (sum(MATRIX.shape) * r)
     print(f"rank {r}: {smaller:5.1f} times smaller, error {' '.join(found)}; the best of this rank has {least:.0%}")
 
@@ -612,8 +612,8 @@ recovered(
 
 # %% [markdown]
 # Exact on the left. On the right worse than had one sent the 30 largest numbers themselves: all that is not among them
-# leaks into the measurements. Gradients of convolutional networks are not sparse. That is why compressed sensing, for all its
-# beauty, is hardly used for them, and never without feedback.
+# leaks into the measurements. Gradients of convolutional networks are not sparse; with feedback the library can train on
+# such sums nevertheless (`CompressedSensing`), but it learns from little more than the largest numbers.
 #
 # Finally one may send the same numbers less often. In *local SGD* ranks train by themselves for some steps, and then
 # average their weights.
@@ -798,12 +798,13 @@ def train(comm, way, steps):
     return losses, ((after - before) / steps).tolist(), shortest
 
 
-def some_ways(comm, ways, steps):
-    return {way: train(comm, way, steps) for way in ways}
+def some_ways(comm, steps):
+    """Each way for its number of steps, after one another."""
+    return {way: train(comm, way, count) for way, count in steps.items()}
 
 
 STEPS = 24 if FAST else 100
-learned = launch(some_ways, RANKS, list(EXCHANGES), STEPS, timeout=300).values
+learned = launch(some_ways, RANKS, dict.fromkeys(EXCHANGES, STEPS), timeout=300).values
 losses = {way: [sum(pair) / RANKS for pair in zip(*(v[way][0] for v in learned), strict=True)] for way in EXCHANGES}
 working = {way: max(v[way][1][0] for v in learned) for way in EXCHANGES}
 for way in EXCHANGES:
@@ -822,10 +823,8 @@ for way in EXCHANGES:
 
 # %% tags=["experiment"]
 LINKS = {"0.1 Gbit/s": Link(50e-6, 0.1 * GIGABIT), "10 Gbit/s": TEN_GIGABIT}
-moved = {
-    name: simulate(some_ways, RANKS, list(EXCHANGES), 8, cluster=way, timeout=60).values[0]
-    for name, way in LINKS.items()
-}
+FEW = {way: 8 if make is None else 2 for way, make in EXCHANGES.items()}  # local SGD sends once in 8 steps
+moved = {name: simulate(some_ways, RANKS, FEW, cluster=way, timeout=60).values[0] for name, way in LINKS.items()}
 trainings = {
     way: Training(
         losses[way],
@@ -847,8 +846,8 @@ reveal("10.p4", round(fast["top-k 1 %"], 2))
 # Read the table from left to right. The column of bytes is what papers like to show: nearly all of it is blue. The
 # column of the slow link is nearly all blue as well: there compression pays. On the fast link the same runs with the same
 # bytes are mostly hatched: they only look as if they paid. And two ways are hatched everywhere, because
-# what they do not send is lost. The next cell lists them from your run. (Local SGD is the one that compresses nothing.
-# Its loss is that of each rank's own weights, between averages.)
+# what they do not send is lost. The next cell lists them from your run. (Local SGD compresses nothing and loses least on a
+# fast link; its loss is that of each rank's own weights, between averages.)
 
 # %%
 for name in LINKS:
@@ -870,15 +869,15 @@ print("never there:", ", ".join(way for way, run in trainings.items() if run.ste
 # slow link; the shortest of some steps. Where the cores are busy with other work they take longer than the sum.
 
 # %% tags=["experiment"]
-paced = launch(some_ways, RANKS, ["dense", "top-k 1 %"], 12, pace=True, link=LINKS["0.1 Gbit/s"], timeout=60).values
+paced = launch(some_ways, RANKS, {"dense": 12, "top-k 1 %": 12}, pace=True, link=LINKS["0.1 Gbit/s"], timeout=60).values
 for way in paced[0]:
     took, said = max(v[way][2] for v in paced), trainings[way].step_seconds["0.1 Gbit/s"]
     print(f"{way:10} a step at 0.1 Gbit/s: {1e3 * took:5.1f} ms paced, {1e3 * said:5.1f} ms as the sum")
 
 # %% [markdown]
 # How it looks on other links and with more ranks, for ResNet-50, is what the figure at the top says: it is this table's
-# *seconds*, with closed forms in place of your run. Choose another number of ranks below: which way is above the black
-# line on *every* link from 128 ranks on? And where does nothing pay any more?
+# *seconds*, with closed forms in place of your run. Choose another number of ranks below: which ways are above the
+# black line on *every* slow link with 128 ranks? From which link on does nothing pay much any more?
 
 # %%
 break_even(
@@ -948,7 +947,7 @@ def on_both(comm, steps):
     return found, some_steps(comm, torchs_own, steps)[0]
 
 
-found, own = launch(on_both, RANKS, 4 if FAST else 10, timeout=300).values[0]
+found, own = launch(on_both, RANKS, 4 if FAST else 8, timeout=300).values[0]
 print(f"{'':23} {'lockstep':>12} {'torch DDP':>12}   largest difference of a parameter")
 for way, ((ours, one), (theirs, other)) in found.items():
     print(f"{way:23} {ours:9.1f} ms {theirs:9.1f} ms   {(one - other).abs().max().item():.0e}")
@@ -982,8 +981,8 @@ print(f"{'PyTorch PowerSGD rank 1':23} {'':12} {own:9.1f} ms")
 # - With momentum, what is late has to bring its momentum along.
 # - PowerSGD, random-k and compressed sensing are linear, so rings add them up. Linear is not enough: it has to fit the
 #   gradient, too.
-# - A compressor pays below its break-even, which falls as compressing takes longer and as ranks grow; and only if the
-#   loss falls as before.
+# - A compressor pays below its break-even, which falls as compressing takes longer and, where payloads are gathered, with
+#   more ranks; and only if the loss falls as before.
 #
 # Four questions. Choose, say how sure you are, and read why.
 
