@@ -2,16 +2,21 @@
 
     python bench/compress.py                   PowerSGD at ranks 1, 2, 4, then throughput
     python bench/compress.py --pairs 400       narrower intervals
-    python bench/compress.py --only throughput
+    python bench/compress.py --only step       a whole step of data parallel training; or exchange, or throughput
 
-PowerSGD: two ranks of one thread each hold ResNet-18's gradients (11 M parameters, for 32x32 images) in buckets of 25
-MiB. A step compresses, exchanges and decompresses all buckets, with error feedback and warm start on both sides; steps
-of ours and of torch's come in pairs in random order, on equal gradients. The ratio is ours by torch's, of the slower
-rank. Printed are the median with its 95 % interval (bootstrap over pairs) and the same of torch's against torch's, which
-says what the machine alone does. One bucket is finished before the next starts, for both: torch's hook starts its second
-and third all-reduce where the one before ends, so with several buckets on gloo ranks may start them in different orders
-(torch 2.14: "Received data size doesn't match expected size"); ours cannot, but a lead from that is left out. "At most 1.00 x" holds when the upper end is below 1.03. Backward is left out: it is
-the same for both, and would only dilute the difference.
+PowerSGD, on ResNet-18 (11 M parameters, for 32x32 images), two ranks of one thread each, with error feedback and warm
+start on both sides. Steps of ours and of torch's come in pairs in random order. The ratio is ours by torch's, of the
+slower rank. Printed are the median with its 95 % interval (bootstrap over pairs) and the same of torch's against
+torch's, which says what the machine alone does. "At most 1.00 x" holds when the upper end is below 1.03.
+
+Torch's hook starts its second and third all-reduce where the one before ends, so with several buckets on gloo ranks may
+start them in different orders (torch 2.14: "Received data size doesn't match expected size"); ours cannot.
+
+- The exchange alone: buckets of 25 MiB of equal gradients are compressed, exchanged and decompressed. One bucket is
+  finished before the next starts, for both, so that torch's orders agree; a lead from overlap is left out. So is
+  backward: it is the same for both, and would only dilute the difference.
+- The whole step: forward, backward, SGD on 4 images a rank, by our `DistributedDataParallel(exchange=...)` with its
+  own buckets, and by torch's with the hook and one bucket for all gradients, the one size that works for it.
 
 Throughput: gigabytes of float32 gradient a second through `compress` and `decompress`, one thread, the best of several
 runs, beside a copy of the same tensor.
@@ -26,8 +31,9 @@ import time
 
 import torch
 from data_parallel import RANKS, interval, resnet18
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from torch.nn import functional as F
 
 from lockstep.comm import Bucket, Communicator
 from lockstep.compress import (
@@ -45,10 +51,11 @@ from lockstep.compress import (
     Threshold,
     TopK,
 )
-from lockstep.parallel import make_buckets
+from lockstep.parallel import DistributedDataParallel, make_buckets
 from lockstep.world import launch
 
 BUCKET_BYTES = 25 * 2**20
+ALL_MB = 1024  # a bucket for everything
 
 
 class Given:
@@ -88,7 +95,7 @@ class Ours:
 
 
 class Torchs:
-    def __init__(self, rank: int) -> None:
+    def __init__(self, comm: Communicator, rank: int) -> None:
         self.state = powerSGD_hook.PowerSGDState(None, rank, start_powerSGD_iter=2)
         self.state.iter = 2
 
@@ -97,17 +104,50 @@ class Torchs:
             powerSGD_hook.powerSGD_hook(self.state, given).wait()
 
 
-def steps_in_turn(comm: Communicator, rank: int, pairs: int) -> Tensor:
-    """Seconds of this rank's steps, [pairs, 3]: ours, torch's, torch's again."""
+class Training:
+    """ResNet-18 in a wrapper that exchanges by PowerSGD, and a step of it on one batch."""
+
+    def __init__(self, comm: Communicator, rank: int) -> None:
+        torch.manual_seed(0)
+        self.model = self.wrapped(resnet18(), comm, rank)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        self.images, self.labels = torch.randn(4, 3, 32, 32), torch.randint(10, (4,))
+
+    def step(self, _: list[Given]) -> None:
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.model(self.images), self.labels).backward()
+        self.optimizer.step()
+
+
+class OurTraining(Training):
+    def wrapped(self, model: nn.Module, comm: Communicator, rank: int) -> nn.Module:
+        return DistributedDataParallel(model, comm, exchange=ErrorFeedback(PowerSGD(rank)))
+
+
+class TorchsTraining(Training):
+    def wrapped(self, model: nn.Module, comm: Communicator, rank: int) -> nn.Module:
+        model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=ALL_MB)
+        state = powerSGD_hook.PowerSGDState(None, rank, start_powerSGD_iter=2)
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        return model
+
+
+def resnet_buckets() -> list[Given]:
     parameters = list(resnet18().parameters())
     groups = make_buckets(parameters, BUCKET_BYTES, 2**20)
-    buckets = [
+    return [
         Given(index, [parameters[i] for i in group], index == len(groups) - 1) for index, group in enumerate(groups)
     ]
-    methods = [Ours(comm, rank), Torchs(rank), Torchs(rank)]
+
+
+def steps_in_turn(comm: Communicator, rank: int, pairs: int, whole: bool) -> Tensor:
+    """Seconds of this rank's steps, [pairs, 3]: ours, torch's, torch's again."""
+    kinds = [OurTraining, TorchsTraining, TorchsTraining] if whole else [Ours, Torchs, Torchs]
+    methods = [kind(comm, rank) for kind in kinds]
+    buckets = [] if whole else resnet_buckets()
     order = random.Random(0)
     taken = torch.zeros(pairs, len(methods))
-    for pair in range(-3, pairs):
+    for pair in range(-4, pairs):  # the first ones warm up: torch makes its buckets anew, and does not compress yet
         for which in order.sample(range(len(methods)), len(methods)):
             for given in buckets:
                 given.refill()
@@ -119,11 +159,12 @@ def steps_in_turn(comm: Communicator, rank: int, pairs: int) -> Tensor:
     return taken
 
 
-def compare(pairs: int) -> None:
-    print(f"PowerSGD on ResNet-18's gradients, {RANKS} ranks, {pairs} pairs")
+def compare(pairs: int, whole: bool) -> None:
+    what = "a step of training ResNet-18" if whole else "the exchange of ResNet-18's gradients"
+    print(f"\nPowerSGD, {what}, {RANKS} ranks, {pairs} pairs")
     print(f"{'rank':<6}{'ours ms':>9}{'torch ms':>10}{'ours / torch':>23}{'torch / torch':>23}")
     for rank in (1, 2, 4):
-        run = launch(steps_in_turn, RANKS, rank, pairs, timeout=3600)
+        run = launch(steps_in_turn, RANKS, rank, pairs, whole, timeout=3600)
         ours, first, second = torch.stack(run.values).amax(0).numpy().T
         shown = ["{:.3f} [{:.3f}, {:.3f}]".format(*interval(ratio)) for ratio in (ours / first, second / first)]
         medians = [sorted(seconds)[pairs // 2] * 1e3 for seconds in (ours, first)]
@@ -174,14 +215,15 @@ def _best(work, runs: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--only", choices=["powersgd", "throughput"])
+    parser.add_argument("--only", choices=["exchange", "step", "throughput"])
     parser.add_argument("--elements", type=int, default=2**22)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
-    if options.only != "throughput":
-        compare(options.pairs)
-    if options.only != "powersgd":
+    for whole, name in enumerate(("exchange", "step")):
+        if options.only in (None, name):
+            compare(options.pairs, bool(whole))
+    if options.only in (None, "throughput"):
         throughput(options.elements, options.runs)
 
 

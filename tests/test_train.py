@@ -389,11 +389,13 @@ with command._ranks_of_torchrun() as comm:  # opened once: starting the processe
         ["pipeline"],
         ["ddp", "--checkpoint-dir", f"{folder}/at", "--checkpoint-every", "13"],
         ["zero3", "--checkpoint-dir", f"{folder}/at", "--resume"],
+        ["ddp", "--compress", "topk:0.1", "--feedback"],
     ):
         if name == "zero3" and comm.rank == 0:  # as if ddp had been stopped after step 13
             shutil.rmtree(f"{folder}/at/step-000000020")
         comm.barrier()
-        sys.argv[1:] = ["--strategy", name, *more, "--fast", "--seed", "4", "--json", f"{folder}/{name}.json"]
+        file = f"{folder}/{name}{'_compressed' * ('--compress' in more)}.json"
+        sys.argv[1:] = ["--strategy", name, *more, "--fast", "--seed", "4", "--json", file]
         with contextlib.suppress(SystemExit):
             command.main()
 """
@@ -418,12 +420,15 @@ def test_under_torchrun_on_two_nodes_ranks_equal_one_process(tmp_path, capsys):
     with ThreadPoolExecutor() as both:
         list(both.map(lambda _: run_child(agent, script, port, timeout=250), range(2)))
     output = capsys.readouterr().out
-    assert output.count("held-out images right") == 3, output
+    assert output.count("held-out images right") == 4, output
     alone = train(fast=True, seed=4)
     for name in ("pipeline", "ddp", "zero3"):
         two = json.loads((tmp_path / f"{name}.json").read_text())
         assert (two["ranks"], two["strategy"]) == (2, name) and "weights" not in two
         assert two["losses"] == pytest.approx(alone.losses, rel=1e-4), name
+    compressed_losses = json.loads((tmp_path / "ddp_compressed.json").read_text())["losses"]
+    assert compressed_losses == pytest.approx(alone.losses, rel=1e-2)
+    assert compressed_losses != pytest.approx(alone.losses, rel=1e-4)
 
 
 @pytest.fixture

@@ -295,6 +295,18 @@ def train_with_torch(comm):
     return found
 
 
+def hook_once(comm):
+    """What every compressor gives as torch's hook, and what it says of a gradient that is not finite."""
+    parameters, found = [torch.zeros(shape) for shape in SHAPES], []
+    for compressor in everything():
+        state, hook = as_torch_hook(compressor, comm)
+        found.append(hook(state, GivenBucket([torch.randn(shape) for shape in SHAPES], parameters)).wait())
+        bad = [torch.full(shape, float("inf") if shape == (1,) else 1.0) for shape in SHAPES]
+        with pytest.raises(FloatingPointError, match=r"of parameter 3 of shape \(1,\) on rank . has 0 NaN and 1 inf"):
+            hook(state, GivenBucket(bad, parameters))
+    return found
+
+
 ONE_OF_EACH_KIND = [ErrorFeedback(Int8()), ErrorFeedback(TopK(0.1)), Threshold(LEAST), ErrorFeedback(PowerSGD(2))]
 
 
@@ -303,17 +315,20 @@ def in_processes(comm):
         [worst_difference(comm, feedback) for feedback in (False, True)],
         train_with_torch(comm),
         train(comm, ONE_OF_EACH_KIND),
+        hook_once(comm),
     )
 
 
 def test_processes_torchs_hook_and_torchs_wrapper():
     by_rank = launch(in_processes, 2, timeout=100).values
-    for differences, (plain, whole, one_bit), _ in by_rank:
+    for differences, (plain, whole, one_bit), *_ in by_rank:
         assert max(differences) < 1e-4, "PowerSGD and torch's powerSGD_hook differ"
         assert torch.allclose(plain, whole, rtol=1e-4, atol=1e-6)
         assert not torch.allclose(plain, one_bit, rtol=0.1)
     assert torch.equal(by_rank[0][1][2], by_rank[1][1][2])
-    judge_training([training for *_, training in by_rank], ONE_OF_EACH_KIND)
+    judge_training([training for *_, training, _ in by_rank], ONE_OF_EACH_KIND)
+    for compressor, one, other in zip(everything(), by_rank[0][3], by_rank[1][3], strict=True):
+        assert one.isfinite().all() and torch.equal(one, other), compressor
 
 
 # Local SGD
