@@ -113,7 +113,7 @@ def test_a_bundle_with_everything(tmp_path, pack):
         text = "\n".join(cell.source for cell in notebook.cells)
         assert f"github/owner/name/blob/main/labs/{name}.ipynb" in notebook.cells[0].source
         assert "git+https://github.com/owner/name@v" in text
-        assert f'use_variants(STUDENT, "{variants_key(release.seed)}")' in text
+        assert f'use_variants(STUDENT, "{variants_key(release.seed)}", lab="{number}")' in text
         assert notebook.metadata.lockstep.release == variants_key(release.seed)[:8]
 
     ids = [cell.id for cell in cells_of(out / "labs/05_data_parallel.ipynb")]

@@ -17,6 +17,7 @@ KEY = "0123456789abcdef"
 @pytest.fixture(autouse=True)
 def nobody_yet(monkeypatch):
     monkeypatch.setattr("lockstep.exercises.variants._here", {})
+    monkeypatch.setattr("lockstep.exercises.variants._unnamed", set())
 
 
 def test_three_exercises_of_three_labs_have_variants():
@@ -77,23 +78,27 @@ def student_with(id, name):
 
 def test_check_and_hint_are_about_the_students_own_variant(capsys):
     first = varied(find("05.1"), "the first ranks").reference
-    assert "Write your name" in use_variants("", KEY).text and chosen("05.1") == ""
-    assert "Run the cell with your name" in variant("05.1").text and "one form" in variant("05.2").text
-    shown = use_variants(student_with("05.1", "the last ranks"), KEY).text
+    assert "Write it, as" in use_variants("", KEY, "05").text and chosen("05.1") == ""
+    assert "chosen by your name" in variant("05.1").text and "one form" in variant("05.2").text
+    unknown = check("05.1", first)
+    assert unknown.status == "cannot run" and "at the top of the notebook" in unknown.seen
+    shown = use_variants(student_with("05.1", "the last ranks"), KEY, "05").text
     assert "*last* ranks have one image more" in shown
     verdict = check("05.1", first)
     assert not verdict.passed and "In your variant: where the images do not divide, the *last*" in verdict.asked
     assert "*last*" in variant("05.1").text and "Shuffle" in (hint("05.1"), hint("05.1"))[1].text
     assert "which rank takes it?" in hint("05.1").text
-    use_variants(student_with("05.1", "the first ranks"), KEY)
+    use_variants(student_with("05.1", "the first ranks"), KEY, "05")
     assert check("05.1", first).passed
-    assert chosen("04.2") == chosen("04.3"), "one ring, one direction"
+    assert chosen("04.2") == "", "only the lab of the notebook"
+    use_variants("ana", KEY, "04")
+    assert chosen("04.2") == chosen("04.3") != "", "one ring, one direction"
     mine("04.3")
     assert "the library's" in capsys.readouterr().out
 
 
 def test_mine_turns_an_answer_back(capsys):
-    use_variants(student_with("08.1", "the first"), KEY)
+    use_variants(student_with("08.1", "the first"), KEY, "08")
     answer = in_variant(find("08.1")).reference
     assert check("08.1", answer).passed
 
@@ -105,7 +110,7 @@ def test_mine_turns_an_answer_back(capsys):
 
 
 def test_the_choice_outlives_the_kernel(monkeypatch):
-    use_variants(student_with("04.2", "to the left"), KEY)
+    use_variants(student_with("04.2", "to the left"), KEY, "04")
     monkeypatch.setattr("lockstep.exercises.variants._here", {})
     assert chosen("04.2") == "to the left"
     with keep.change() as record:
@@ -113,6 +118,6 @@ def test_the_choice_outlives_the_kernel(monkeypatch):
     assert chosen("04.2") == ""
     with keep.change() as record:
         record["variants"] = ["damaged"]
-    assert chosen("04.2") == "" and use_variants("ana", KEY)
+    assert chosen("04.2") == "" and use_variants("ana", KEY, "04")
     with pytest.raises(Unknown, match="no variant 'sideways'. There are: 'to the right', 'to the left'"):
         varied(find("04.2"), "sideways")

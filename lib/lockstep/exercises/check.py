@@ -21,7 +21,7 @@ from lockstep.exercises.observe import Observation, is_ours
 from lockstep.exercises.registry import Unknown, find
 from lockstep.exercises.source import fingerprint, is_blank
 from lockstep.exercises.trial import try_in_child
-from lockstep.exercises.variants import chosen, in_variant
+from lockstep.exercises.variants import chosen, in_variant, undecided
 from lockstep.exercises.verdict import Verdict
 from lockstep.world.run import RankError
 from lockstep.world.shipping import ShippingError, pack
@@ -57,6 +57,8 @@ def _checked(exercise: str | Exercise, fn: Any) -> Verdict:
         )
     if is_blank(fn, exercise.stub):
         return not_attempted(exercise)
+    if first := undecided(exercise.id):
+        return cannot_run(exercise, first)
     mentioned = find_in_source(fn, exercise.forbidden)
     verdict = forbidden(exercise, _mention(*mentioned)) if mentioned else _tried(exercise, fn)
     return _kept(exercise, fn, verdict)

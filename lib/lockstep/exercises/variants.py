@@ -27,6 +27,12 @@ from lockstep.exercises.judge import Judge, all_of
 
 Answer = Callable[..., Any]
 
+NAME_FIRST = (
+    "This comes in variants, chosen by your name. Write it, as your instructor asked for it, between the quotes of "
+    '`STUDENT = ""` at the top of the notebook, and run that cell.'
+)
+
+_unnamed: set[str] = set()  # exercises of a notebook with variants that does not know its student yet
 _here: dict[str, str] = {}  # this kernel's variants by exercise, also where `my/` cannot be written
 
 
@@ -109,19 +115,25 @@ def _named(id: str, name: str) -> Variant:
     raise registry.Unknown(f"Exercise {id} has no variant {name!r}. There are: {listed}.")
 
 
-def use_variants(student: str, key: str) -> Card:
+def use_variants(student: str, key: str, lab: str) -> Card:
     """Say who you are in a notebook with variants: from here on `check` and `hint` are about yours. Kept in `my/`."""
+    forms = {one.id: registry.variants(one.id) for one in registry.all() if one.lab == lab}
     if not isinstance(student, str) or not same_name(student):
-        text = "Write your name, as your instructor asked for it, between the quotes above, and run this cell again."
-        return Card("Your variants", "who are you?", "open", (Row("Next", text),))
-    labs = [one for one in registry.all() if registry.variants(one.id)]
-    chosen = {one.id: choose(key, student, one.id) for one in labs}
-    _here.update({id: one.name for id, one in chosen.items()})
+        _unnamed.update(id for id, among in forms.items() if among)
+        return Card("Your variants", "who are you?", "open", (Row("Next", NAME_FIRST),))
+    own = {id: choose(key, student, id) for id, among in forms.items() if among}
+    _here.update({id: one.name for id, one in own.items()})
+    _unnamed.difference_update(own)
     with keep.change() as record:
         kept = record.get("variants")
         record["variants"] = {**(kept if isinstance(kept, dict) else {}), **_here}
-    rows = {one.parameter: Row(one.parameter.capitalize(), one.says) for one in chosen.values()}
+    rows = {one.parameter: Row(one.parameter.capitalize(), one.says) for one in own.values()}
     return Card(f"Your variants, {student.strip()}", "chosen by your name", "note", tuple(rows.values()))
+
+
+def undecided(id: str) -> str:
+    """What to do first where a notebook with variants does not know its student yet; "" otherwise."""
+    return NAME_FIRST if id in _unnamed and not chosen(id) else ""
 
 
 def chosen(id: str) -> str:
@@ -138,7 +150,9 @@ def variant(id: str) -> Card:
     name = chosen(id)
     if name:
         return Card(f"Your variant of {id}", name, "note", (Row("In yours", _named(id, name).says),))
-    text = "There is one form of it." if not registry.variants(id) else "Run the cell with your name first."
+    if registry.variants(id):
+        _unnamed.add(id)
+    text = NAME_FIRST if registry.variants(id) else "There is one form of it."
     return Card(f"Your variant of {id}", "", "open", (Row("Next", text),))
 
 

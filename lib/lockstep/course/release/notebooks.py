@@ -56,7 +56,7 @@ def _cells(cells: list[NotebookNode], source: Source, release: Release) -> Itera
             yield new_code_cell(f'variant("{id}")', id=f"variant-{_slug(id)}", metadata={"tags": ["variant"]})
         yield cell
         if cell.id == "setup" and any(one.variants for one in listed.values()):
-            yield from _who(release)
+            yield from _who(release, source.number)
     own = [one for one in listed.values() if one.origin == "pack"]
     if own:
         pack = load(release.pack.path)
@@ -68,11 +68,11 @@ def _cells(cells: list[NotebookNode], source: Source, release: Release) -> Itera
             yield from _added(pack.exercises[one.id], one.points)
 
 
-def _who(release: Release) -> Iterator[NotebookNode]:
+def _who(release: Release, lab: str) -> Iterator[NotebookNode]:
     yield new_markdown_cell(WHO, id="whose")
     text = (
         "from lockstep.exercises.variants import use_variants, variant\n\n"
-        f'STUDENT = ""\nuse_variants(STUDENT, "{variants_key(release.seed)}")'
+        f'STUDENT = ""\nuse_variants(STUDENT, "{variants_key(release.seed)}", lab="{lab}")'
     )
     yield new_code_cell(text, id="student", metadata={"tags": ["student"]})
 
