@@ -496,9 +496,10 @@ gentle = DGC(0.001, momentum=0.9, warm_up=40)
 print("sent in steps 0, 10, 20, 30 and 40:", [f"{gentle.fraction_at(step):.4%}" for step in (0, 10, 20, 30, 40)])
 
 # %% [markdown]
-# ## 4. Fewer dimensions, fewer steps (6 min, and three stretch exercises)
+# ## 4. Fewer dimensions, fewer steps (6 min)
 #
-# Three more ideas. Read on if you keep to the core; their pictures come all the same, made with the library.
+# Three more ideas, each with a stretch exercise. Read on if you keep to the core; their pictures come all the same, made
+# with the library.
 #
 # A gradient of a linear layer is a matrix, a sum of one thin product for each image, and often close to a product of
 # two thin matrices. *PowerSGD* sends these, P and Q: (rows + columns)·r numbers instead of rows·columns. Both come from
