@@ -85,13 +85,21 @@ HONEST_RANKS = Cheat(
 )
 
 
+def tried_at(level):
+    """All of them at the best level of this machine; at the others those that isolation has to stop."""
+    if level == levels.level():
+        return CHEATS
+    names = [one.name for one in CHEATS]
+    return CHEATS[names.index("frames walked for what is expected") : names.index("a message that says passed")]
+
+
 @pytest.mark.parametrize("level", levels.LEVELS)
 @pytest.mark.timeout(600)
 def test_no_cheat_gains_a_point_and_none_stops_the_batch(level, world_outside):
     if why := levels.lacking(level):
         pytest.skip(why)
     table, gains = [], []
-    for cheat in (HONEST, HONEST_RANKS, *CHEATS, HONEST):
+    for cheat in (HONEST, HONEST_RANKS, *tried_at(level), HONEST):
         outcome = graded(cheat, world_outside, level)
         table.append(f"{cheat.name:70} {outcome.verdict:13} {outcome.points}  {outcome.sentence[:90]}")
         if outcome.verdict not in cheat.verdicts or (outcome.points and cheat.verdicts != ("passed",)):

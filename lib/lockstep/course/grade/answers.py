@@ -31,6 +31,7 @@ OF_LAB: dict[str, tuple[str, ...]] = {
         "lockstep.cost.traffic",
     ),
     "09": ("lockstep.parallel", "lockstep.cost.sharded_state", "lockstep.cost.memory", "lockstep.cost.traffic"),
+    "10": ("lockstep.compress",),
 }  # fmt: skip
 
 # Others of the same lab are handed what these have to write.

@@ -17,6 +17,7 @@ from lockstep.course.grade.answers import refused
 from lockstep.course.grade.credit import may_be_partial, partial_points
 from lockstep.course.grade.known import Draws, known
 from lockstep.course.grade.outcome import Outcome
+from lockstep.course.grade.recount import recounted
 from lockstep.course.grade.submission import Program
 from lockstep.course.sandbox import levels
 from lockstep.course.sandbox.box import BoxLost, box
@@ -24,7 +25,7 @@ from lockstep.course.sandbox.inside.program import remember_lines
 from lockstep.course.sandbox.trying import Tried, try_program
 from lockstep.exercises import registry
 from lockstep.exercises.assess import assess
-from lockstep.exercises.exercise import Exercise
+from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import Finding, judged
 from lockstep.exercises.observe import Failure, Observation
 from lockstep.exercises.source import is_blank_text
@@ -133,9 +134,9 @@ def _findings(exercise: Exercise, draws: Draws, draw: int, seen: Sequence[Observ
     return [_judged(exercise, case, one, expected) for case, one, expected in pairs]
 
 
-def _judged(exercise: Exercise, case: object, seen: Observation, expected: Observation) -> Finding | None:
+def _judged(exercise: Exercise, case: Case, seen: Observation, expected: Observation) -> Finding | None:
     try:
-        return judged(exercise.judge, case, seen, expected)
+        return judged(exercise.judge, case, recounted(case, seen), expected)
     except Exception as error:  # a judge expects what its drive gives, and this came from somebody else's process
         return Finding("What it gives has not the form that was asked for.", evidence=("form", type(error).__name__))
 
@@ -151,8 +152,10 @@ def _is_whole(findings: Sequence[object], cases: Sequence[object]) -> bool:
 
 def _assessed(exercise: Exercise, draws: Draws, draw: int, seen: Sequence[Observation]) -> Verdict:
     """The verdict on one draw; without a likely cause where what came is too strange to look for one."""
+    cases = draws.cases[draw]
     try:
-        return assess(exercise, draws.cases[draw], seen, draws.expected(draw), lambda m: draws.behaviour(draw, m))
+        seen = [recounted(case, one) for case, one in zip(cases, seen, strict=False)]
+        return assess(exercise, cases, seen, draws.expected(draw), lambda m: draws.behaviour(draw, m))
     except Exception:
         found = next((one for one in _findings(exercise, draws, draw, seen) if one), None)
         return Verdict(exercise.id, exercise.title, "wrong", seen=found.sentence if found else "")

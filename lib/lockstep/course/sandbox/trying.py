@@ -2,9 +2,10 @@
 
 Floor 4, room `course`. What comes back are observations; nobody judges here.
 
-Not protected, since it runs beside the student's code over there: what a *drive* reads off (times of passes, bytes of one
-pass, memory held, hooks left), and the counts of a kernel's launch. A function that is out to forge them can. What it
-returns it has to compute; traffic, order, collectives, the trace and the seconds of ranks are seen here, see `world`.
+Not protected, since it runs beside the student's code over there: what a *drive* reads off (times of passes, memory held,
+hooks left, whether a generator was touched), and the counts of a kernel's launch. A function that is out to forge them
+can. What it returns it has to compute; traffic, order, collectives, the trace and the seconds of ranks are seen here, see
+`world`, and bytes that a drive told are recounted, see `grade/recount.py`.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def _replace_operator(operator: str, refusal: Any) -> None:
         for overload in overloads:
             library = torch._C._dispatch_library("IMPL", "aten", "")
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError, TypeError):
                 library.impl(overload, "CPU", refusal)
 
 
