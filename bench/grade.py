@@ -119,9 +119,7 @@ def _beside(place: Path, name: str, handed: dict[str, str]) -> None:
 
 
 def _nbgrader(course: Path, *words: str) -> None:
-    subprocess.run(
-        ["nbgrader", *words, "--ExecutePreprocessor.timeout=300"], cwd=course, check=True, capture_output=True
-    )
+    subprocess.run(["nbgrader", *words, "--Execute.timeout=300"], cwd=course, check=True, capture_output=True)
 
 
 if __name__ == "__main__":
