@@ -6,8 +6,10 @@ import zipfile
 from types import SimpleNamespace
 
 from lockstep.course.grade.batch import Rules
+from lockstep.course.grade.collect import collect
 from lockstep.course.grade.lab_text import lab_text
 from lockstep.course.grade.outcome import Outcome
+from lockstep.course.grade.reading import read_handin
 
 SKELETON_TOTAL = (
     'def total(numbers):\n    """Return the sum."""\n    result = ...\n    raise NotImplementedError("add")'
@@ -117,3 +119,28 @@ def rules(folder, **changed):
         "seed": 7, "judge": judge, "library": lambda exercise: LIBRARY.get(exercise.id),
     }  # fmt: skip
     return Rules(**{**fields, **changed})
+
+
+def reader(folder):
+    """reading(files) -> submissions by student, read from a folder with these files (bytes by path)."""
+    labs = {"00": small_lab(folder)}
+
+    def reading(files):
+        place = folder / "in"
+        for name, content in files.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(content)
+        handins, _ = collect(place, ["00_counting"])
+        return {one.student: one for handin in handins for one in read_handin(handin, labs)}
+
+    return reading
+
+
+def texts(submission):
+    return [one.text for one in submission.program.statements]
+
+
+def old(version):
+    """The small lab in nbformat 2 or 3."""
+    parts = [{"cell_type": "code", "input": TOTAL, "outputs": [], "language": "python"}]
+    return json.dumps({"nbformat": version, "worksheets": [{"cells": parts}], "metadata": {}}).encode()
