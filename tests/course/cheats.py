@@ -228,7 +228,7 @@ for one in threading.enumerate():
     if hasattr(one, "done"): one.done.set()
 time.sleep(999)
 """), ("timed out",)),
-    Cheat("a fork bomb", body("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"), KILLED),
+    Cheat("a fork bomb", body("import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(9)"), KILLED),
     Cheat("a process that stays", body("""
 import os, time
 for _ in range(2):
