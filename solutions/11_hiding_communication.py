@@ -31,8 +31,9 @@ SEED = 0
 # %% [markdown]
 # The picture shows one and the same training step three times, on two simulated ranks joined by a slow link. Above,
 # each gradient travels by itself when backward is over. In the middle they travel together, in one bucket. Below they
-# travel in several buckets while backward still computes. The narrow row says what the step had to wait for at each
-# moment. By the end of section 2 you will have made this picture yourself, and predicted its numbers.
+# travel in several buckets while backward still computes. Two rows are rank 0's. The narrow row says what the step
+# had to wait for at each moment, on whichever rank. By the end of section 2 you will have made this picture yourself,
+# and predicted its numbers.
 
 # %% tags=["stable"]
 import statistics
@@ -141,7 +142,8 @@ recall("11")
 # A rank does two kinds of things at the same time, in two *streams*. In one it computes, one thing after the other.
 # In the other it communicates. `async_op=True` puts a collective into the second stream and gives a *handle* back at
 # once; `handle.wait()` holds the first stream up until the second has come that far. Everything between launch and
-# wait goes on at the same time. Run this, and change the line with `wait` to another place:
+# wait goes on at the same time. Here `comm.span(..., cost=5e-3)` is a computation of 5 ms. Run this, then put the
+# line with `wait` right below `launched`: now the third number has the 5 ms on top, since nothing is hidden any more.
 
 
 # %% tags=["stable"]
@@ -198,8 +200,9 @@ for m in example.messages:
 # %% [markdown]
 # ### Exercise 11.1 · `critical_path`
 #
-# Return the critical path of a trace as a list of spans and messages, in order of time. It ends with the event that
-# ends last. Before each event stands the one that ended last, at or before its begin, on one of its ranks.
+# Return the critical path of a trace as a list of the spans and messages themselves, in order of time. It ends with
+# the event that ends last. Before each event stands the one that ended last, at or before its begin, on one of its
+# ranks.
 #
 # `trace.spans` have `rank`, `kind`, `start` and `end`; those whose kind is `"compute"` are events, all others are
 # waiting. `trace.messages` have `src`, `dst`, `sent` and `received`, and two ranks each. In the example above the
@@ -294,7 +297,8 @@ for gradient in gradients:
 
 # %% [markdown]
 # Forward takes 10 ms and backward 20, and there are 14 gradients. Predict: into how many buckets should they go, so
-# that the step is shortest? (1 is one bucket for all, 14 a bucket for each.)
+# that the step is shortest? (1 is one bucket for all, 14 a bucket for each. The sizes tried below make 1, 2, 3, 5, 6
+# or 14 of them.)
 
 # %% tags=["predict"]
 predict("11.p2", None)
@@ -337,8 +341,8 @@ check("11.2", best_bucket)
 
 # %% [markdown]
 # Your choice for this step, beside the predicted step for each size. The library does the same from a trace or a
-# measured profile: `best_bucket_bytes` tries sizes, and `plan_buckets` cuts wherever it wants, so that nothing is
-# better.
+# measured profile (4 bytes: each gradient by itself): `best_bucket_bytes` tries sizes, and `plan_buckets` cuts
+# wherever it wants, so that nothing is better.
 
 # %%
 my_best = mine("11.2")
@@ -385,6 +389,7 @@ step_timelines(traces, f"A step, {whose('11.2')} best_bucket below", predicted)
 # Then on real processes. They are *paced*: each layer lasts as long as it is charged, each message as long as it
 # would on a link, by sleeping. So two processes overlap as two GPUs would, however many cores are here. Everything
 # takes many times as long as above, so that what else this machine does hardly matters. It takes some seconds.
+# In a real run the critical path has gaps, time that is lost between two events, and it may lead over the other rank.
 
 # %% tags=["experiment"]
 SLOWER = 8 if FAST else 25
@@ -409,7 +414,8 @@ step_timelines(paced, f"{SLOWER} times slower, {RANKS} processes, {whose('11.2')
 #
 # Return the layers in the order in which their gradients are sent. Layer i's gradient is ready at `ready[i]` and
 # takes `seconds[i]` on the link. Whenever the link is free, the lowest layer of those that are ready goes next; when
-# none is ready, the link waits until one is. A transfer that has begun is not interrupted.
+# none is ready, the link waits until one is. A transfer that has begun is not interrupted. Leave both lists as they
+# are: the next cell needs them again.
 
 
 # %% tags=["exercise", "11.3"]
@@ -468,11 +474,12 @@ print(f"if forward waits for all:                         it ends at {1e3 * (max
 #
 # Gradients are not all that travels. Batches come from a disk, activations from the stage before, parameters from
 # other ranks. It is the same everywhere: one side makes a block, it travels, the other side uses it. With one buffer
-# these come one after the other. With two on each side, block 1 travels while block 0 is used and block 2 is made:
-# *double buffering*.
+# on each side nothing is made or used while a block travels. With two on each side, block 1 travels while block 0 is
+# used and block 2 is made: *double buffering*.
 #
-# Predict: making a block takes 2 ms, sending it 3 ms, using it 4 ms. One after the other 20 blocks take 180 ms. How
-# many milliseconds do they take with two buffers on each side?
+# Predict: making a block takes 2 ms, sending it 3 ms, using it 4 ms. With one buffer on each side 20 blocks take 142
+# ms: 2 for making the first, then for each of them 3 on the link and 4 in use, while the next one is made. How many
+# milliseconds do they take with two buffers on each side?
 
 # %% tags=["predict"]
 predict("11.p3", None)
@@ -508,10 +515,10 @@ except Exception as error:
 # %% [markdown]
 # ### Exercise 11.4 · `double_buffer`
 #
-# Two ranks, and blocks 0 to `count` - 1. On rank 0 `work(i, buffer)` *makes* block i: it fills the buffer. On rank 1
-# `work(i, buffer)` *uses* block i, which must be in the buffer. Every rank has a list of two `buffers` and touches no
-# others. Write both ranks' part, so that making, sending and using go on at the same time, and a buffer is never
-# touched while a call has it.
+# Two ranks, and blocks 0 to `count` - 1, at least one. On rank 0 `work(i, buffer)` *makes* block i: it fills the
+# buffer. On rank 1 `work(i, buffer)` *uses* block i, which must be in the buffer. Every rank has a list of two
+# `buffers` and touches no others. Write both ranks' part, so that making, sending and using go on at the same time,
+# and a buffer is never touched while a call has it.
 #
 # `comm.isend(buffer, dst=1)` and `comm.irecv(buffer, src=0)` return handles. Every handle has to be waited for at
 # some time, also the last ones.
@@ -554,7 +561,9 @@ def double_buffer(comm, count, buffers, work):
 check("11.4", double_buffer)
 
 # %% [markdown]
-# Your function with eight blocks as a timeline, above; below it the same with blocking `send` and `recv`.
+# Your function with eight blocks as a timeline, for each rank above; below it the same with blocking `send` and
+# `recv`. What travels while its rank works is not drawn: block 1 is on the link somewhere between the end of 1 on
+# rank 0 and the begin of 1 on rank 1, and meanwhile both ranks work on others.
 
 
 # %% tags=["experiment"]
@@ -751,7 +760,8 @@ for layer_ms in (0.5, 1.5, 4.0):
 
 # %% [markdown]
 # The bytes are the same each time. With small layers the path is the link, from end to end; with large ones it is the
-# computation, and hiding has done all that it can. Between the two lies the batch size at which prefetch begins to
+# computation, and hiding has done all that it can: the first layer's parameters and the last gradients to leave have
+# nothing to hide behind. Between the two lies the batch size at which prefetch begins to
 # pay.
 #
 # ## 7. The real thing (3 min)
@@ -862,7 +872,8 @@ else:
 # - Two buffers let making, sending and using go on at the same time. The slowest of them is the speed; a third buffer
 #   helps only where times vary.
 # - From launch to `wait()` a buffer belongs to the call.
-# - Hiding can at best turn a sum into a maximum. Beyond that, send less.
+# - Hiding can at best turn a sum into a maximum, of what may go on at the same time: forward has no gradients of its
+#   own step to hide. Beyond that, send less.
 #
 # Four questions. Choose, say how sure you are, and read why.
 

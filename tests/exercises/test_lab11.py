@@ -6,6 +6,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pytest
 import torch
+from newcomer_11 import FOUND, RIGHT
 from proof import verdict_on
 
 from lockstep.exercises import find
@@ -27,6 +28,38 @@ def test_the_cores_come_first_and_the_right_answers_stand_in_different_places():
         assert find(exercise.id) is exercise
     right = [next(letter for letter, o in q.letters.items() if o.right) for q in QUESTIONS]
     assert len(QUESTIONS) == 4 and len(set(right)) >= 3
+
+
+def named(found):
+    """An id for each, by its place: some of the functions have one name."""
+    return [f"{id}-{i}" for i, (id, *_) in enumerate(found)]
+
+
+@pytest.mark.parametrize("exercise_id, fn, words", FOUND, ids=named(FOUND))
+def test_what_a_newcomer_wrote_is_told_why(exercise_id, fn, words):
+    outcome = verdict_on(find(exercise_id), fn)
+    assert not outcome.passed
+    for word in words:
+        told = f"{outcome.seen} {outcome.cause}"
+        assert (word.removeprefix("-") in told) is not word.startswith("-"), outcome.text
+
+
+@pytest.mark.parametrize("exercise_id, fn", RIGHT, ids=named(RIGHT))
+def test_what_a_newcomer_wrote_is_right(exercise_id, fn):
+    outcome = verdict_on(find(exercise_id), fn)
+    assert outcome.passed, outcome.text
+
+
+def test_nothing_internal_is_shown_where_a_function_crashes():
+    """Once the raw dictionaries that the judge compares stood beside "Expected"."""
+
+    def crashes(*args):
+        return args[7]
+
+    for exercise_id in ("11.1", "11.4"):
+        outcome = verdict_on(find(exercise_id), crashes)
+        assert outcome.status == "crashed" and "{" not in outcome.expected and "('" not in outcome.expected
+        assert {"11.1": "rank 0's `work 0` (0 to 2)", "11.4": "uses block 0 at 5 ms"}[exercise_id] in outcome.expected
 
 
 def path_by_recursion(trace):
@@ -263,7 +296,9 @@ def test_references_agree_with_the_library():
     traces = [drawn(np.random.default_rng(seed), 2 + seed, 25) for seed in range(3)] + [simulate(async_steps, 2).trace]
     for trace in traces:
         case = exercises["11.1"].draw(0)[0].__class__("", (trace,))
-        own, theirs = (Observation(value=in_numbers(fn, trace)) for fn in (exercises["11.1"].reference, librarys_path))
+        own, theirs = (
+            Observation(arguments=in_numbers(fn, trace)) for fn in (exercises["11.1"].reference, librarys_path)
+        )
         assert is_critical(case, theirs, own) is None and is_critical(case, own, theirs) is None
         share = exercises["11.5"].reference(measures.computing(trace), measures.transfers(trace))
         assert share == pytest.approx(overlap_share(trace))

@@ -24,7 +24,14 @@ def test_the_text_alternative_carries_the_numbers():
     )
     (axes,) = figure.matplotlib.axes
     words = {text.get_text() for text in axes.texts}
-    assert {"50 ms", "predicted 45 ms", "10 ms exposed, 33 % hidden", "0 s exposed"} <= words
+    assert {
+        "50 ms",
+        "predicted 45 ms",
+        "10 ms exposed, 33 % hidden",
+        "0 ms exposed",
+        "rank 0 computes",
+        "rank 0 sends",
+    } <= words
     assert len(axes.lines) == 1, "one predicted end"
 
 

@@ -17,18 +17,19 @@ from matplotlib.patches import Patch
 from lockstep.trace import Message, Span, Trace, critical_path, overlap_share
 from lockstep.trace.intervals import Intervals, intersect, length, subtract
 from lockstep.trace.measures import computing, transfers
-from lockstep.trace.units import show_seconds, show_share
+from lockstep.trace.units import show_number, show_share
 from lockstep.viz.figure import INK, ORANGE, QUIET, SKY, VERMILLION, Figure, our_style
 
 WIDTH = 9.4  # inches
-LEFT, RIGHT = 1.75, 2.05  # inches for names, and for the numbers beside a run
+LEFT, RIGHT = 2.0, 2.05  # inches for names, and for the numbers beside a run
 ROW, GAP, TOP, BOTTOM = 0.2, 0.2, 0.78, 0.45  # inches
-ROWS = ("computes", "sends", "critical path")
+ROWS = ("rank {rank} computes", "rank {rank} sends", "critical path")
 WORLDS = {"processes": "measured"}
+UNITS = {"ms": 1e3, "s": 1.0}  # in a second; one of them for all numbers of a figure, so that they can be compared
 LOOKS = {
     "computing": {"color": SKY},
     "communication, hidden": {"color": ORANGE, "hatch": "xx"},
-    "communication, exposed": {"color": VERMILLION, "hatch": "||"},
+    "communication, exposed": {"color": VERMILLION, "hatch": "//"},
 }
 
 
@@ -37,6 +38,7 @@ class _Step:
     """One run's rows, as intervals in seconds since its first event."""
 
     name: str
+    rank: int
     seconds: float
     rows: tuple[dict[str, Intervals], ...]
     share: float | None
@@ -59,7 +61,8 @@ def step_timelines(
     worlds = {WORLDS.get(world, world) for world in (getattr(run, "trace", run).world for run in runs.values())}
     heading = f"{title} ({' and '.join(sorted(worlds))})"
     longest = max(max(step.seconds, step.predicted or 0.0) for step in steps)
-    unit, by = ("ms", 1e3) if longest < 1 else ("s", 1.0)
+    unit = "ms" if longest < 1 else "s"
+    by = UNITS[unit]
     block = ROW * len(ROWS) + GAP
     tall = TOP + block * len(steps) + BOTTOM
     with our_style():
@@ -78,7 +81,7 @@ def step_timelines(
         size = ((WIDTH - LEFT - RIGHT) / WIDTH, block * len(steps) / tall)
         axes = canvas.add_axes((LEFT / WIDTH, BOTTOM / tall, *size))
         for place, step in enumerate(steps):
-            _draw(axes, step, place * block, by)
+            _draw(axes, step, place * block, unit)
         axes.set_xlim(0, longest * by * 1.01)
         axes.set_ylim(block * len(steps) - GAP / 2, -GAP / 2)
         axes.set_yticks([])
@@ -87,7 +90,7 @@ def step_timelines(
         for side in ("top", "left", "right"):
             axes.spines[side].set_visible(False)
         axes.set_xlabel(f"time since the step began ({unit})", fontsize=8.5, labelpad=2)
-    return Figure(canvas, " ".join([f"{heading}.", *map(_words, steps)]))
+    return Figure(canvas, " ".join([f"{heading}.", *(_words(step, unit) for step in steps)]))
 
 
 def _step(name: str, trace: Trace, rank: int, predicted: float | None) -> _Step:
@@ -107,7 +110,7 @@ def _step(name: str, trace: Trace, rank: int, predicted: float | None) -> _Step:
     rows = ({"computing": work}, {"communication, hidden": hidden, "communication, exposed": exposed}, path)
     moved = tuple({look: [(a - first, b - first) for a, b in times] for look, times in row.items()} for row in rows)
     on_path = length(path["communication, exposed"])
-    return _Step(name, last - first, moved, overlap_share(trace), length(exposed), on_path, predicted)
+    return _Step(name, rank, last - first, moved, overlap_share(trace), length(exposed), on_path, predicted)
 
 
 def _cut(times: Intervals, at: list[float]) -> Intervals:
@@ -119,8 +122,9 @@ def _cut(times: Intervals, at: list[float]) -> Intervals:
     return found
 
 
-def _draw(axes: Axes, step: _Step, top: float, by: float) -> None:
+def _draw(axes: Axes, step: _Step, top: float, unit: str) -> None:
     """`top`: inches from the upper edge. Names on the left, numbers on the right."""
+    by = UNITS[unit]
     for place, (label, row) in enumerate(zip(ROWS, step.rows, strict=True)):
         y = top + ROW * (place + 0.5)
         for look, times in row.items():
@@ -130,19 +134,26 @@ def _draw(axes: Axes, step: _Step, top: float, by: float) -> None:
                     edgecolor=INK, linewidth=0.5, **LOOKS[look],
                 )  # fmt: skip
         axes.text(
-            -0.01, y, label, transform=axes.get_yaxis_transform(), ha="right", va="center", fontsize=8, color=QUIET
+            -0.01,
+            y,
+            label.format(rank=step.rank),
+            transform=axes.get_yaxis_transform(),
+            ha="right",
+            va="center",
+            fontsize=8,
+            color=QUIET,
         )
     axes.text(
-        -0.175, top + ROW * 1.5, step.name.replace(" ", "\n", 1), transform=axes.get_yaxis_transform(), ha="right",
+        -0.215, top + ROW * 1.5, step.name.replace(" ", "\n", 1), transform=axes.get_yaxis_transform(), ha="right",
         va="center", fontsize=9, fontweight="bold",
     )  # fmt: skip
-    said = [show_seconds(step.seconds), "", f"{show_seconds(step.exposed)} exposed"]
+    said = [_shown(step.seconds, unit), "", f"{_shown(step.exposed, unit)} exposed"]
     said[2] += "" if step.share is None else f", {show_share(step.share)} hidden"
     if step.predicted is not None:
         axes.plot(
             [by * step.predicted] * 2, [top - 0.04, top + ROW * 3 + 0.04], color=INK, linestyle="--", linewidth=1.2
         )
-        said[1] = f"predicted {show_seconds(step.predicted)}"
+        said[1] = f"predicted {_shown(step.predicted, unit)}"
     for place, text in enumerate(said):
         weight = "bold" if place == 0 else "normal"
         axes.text(
@@ -151,14 +162,19 @@ def _draw(axes: Axes, step: _Step, top: float, by: float) -> None:
         )  # fmt: skip
 
 
-def _words(step: _Step) -> str:
+def _shown(seconds: float, unit: str) -> str:
+    """(0.0823, "ms") -> "82.3 ms"."""
+    return f"{show_number(UNITS[unit] * seconds)} {unit}"
+
+
+def _words(step: _Step, unit: str) -> str:
     """One run in words, with its numbers."""
-    said = f"{step.name}: {show_seconds(step.seconds)}"
+    said = f"{step.name}: {_shown(step.seconds, unit)}"
     if step.predicted is not None:
-        said += f" (predicted {show_seconds(step.predicted)})"
+        said += f" (predicted {_shown(step.predicted, unit)})"
     if step.share is None:
         return f"{said}, nothing sent."
     return (
-        f"{said}, {show_share(step.share)} of the communication hidden, {show_seconds(step.exposed)} exposed; "
-        f"{show_seconds(step.on_path)} of the critical path is communication."
+        f"{said}, {show_share(step.share)} of the communication hidden, {_shown(step.exposed, unit)} exposed; "
+        f"{_shown(step.on_path, unit)} of the critical path is communication."
     )

@@ -1,221 +1,138 @@
-"""What goes wrong in exercise 11.2, and the sentence that each fault gets.
+"""The sentence that each fault of exercise 11.2 gets.
 
-Floor 4, room `exercises`; the exercise is in `bucket.py`.
+Floor 4, room `exercises`; the exercise is in `bucket.py`, the wrong functions in `bucket_wrong.py`.
 """
 
 from __future__ import annotations
 
-from lockstep.exercises.exercise import Case, Mistake
-from lockstep.exercises.observe import Observation
-
-
-def plan(gradients, size, closes=lambda held, size: held >= size):
-    """The buckets of one size: lists of (ready, bytes)."""
-    buckets = [[]]
-    for gradient in gradients:
-        if buckets[-1] and closes(sum(n for _, n in buckets[-1]), size):
-            buckets.append([])
-        buckets[-1].append(gradient)
-    return buckets
-
-
-def chosen(gradients, seconds, sizes, *, buckets=plan, begin=None, cost=None, score=None, pick=min):
-    """The right function, in which one thing can be another.
-
-    begin(free, bucket), cost(bucket), and score(times) of [(begin, end), ...], of which the least is taken.
-    """
-    begin = begin or (lambda free, bucket: max(free, bucket[-1][0]))
-    cost = cost or (lambda bucket: seconds(sum(n for _, n in bucket)))
-    score = score or (lambda times: times[-1][1])
-
-    def worth(size):
-        free, times = 0.0, []
-        for bucket in buckets(gradients, size):
-            start = begin(free, bucket)
-            free = start + cost(bucket)
-            times.append((start, free))
-        return score(times) if times else 0.0
-
-    return pick(sizes, key=worth)
-
-
-def several_at_once(gradients, seconds, sizes):
-    return chosen(gradients, seconds, sizes, begin=lambda free, b: b[-1][0], score=lambda t: max(e for _, e in t))
-
-
-def after_backward(gradients, seconds, sizes):
-    return chosen(gradients, seconds, sizes, begin=lambda free, bucket: max(free, gradients[-1][0]))
-
-
-def most_hidden(gradients, seconds, sizes):
-    last = gradients[-1][0]
-
-    def exposed_share(times):
-        return sum(max(0, e - max(s, last)) for s, e in times) / sum(e - s for s, e in times)
-
-    return chosen(gradients, seconds, sizes, score=exposed_share)
-
-
-def least_time_on_the_link(gradients, seconds, sizes):
-    return chosen(gradients, seconds, sizes, score=lambda times: sum(e - s for s, e in times))
-
-
-def smallest(gradients, seconds, sizes):
-    return min(sizes)
-
-
-def largest(gradients, seconds, sizes):
-    return max(sizes)
-
-
-def without_the_last(gradients, seconds, sizes):
-    def full(gradients, size):
-        return [b for b in plan(gradients, size) if sum(n for _, n in b) >= size]
-
-    return chosen(gradients, seconds, sizes, buckets=full)
-
-
-def never_above(gradients, seconds, sizes):
-    def buckets(gradients, size):
-        found = [[]]
-        for gradient in gradients:
-            if found[-1] and sum(n for _, n in found[-1]) + gradient[1] > size:
-                found.append([])
-            found[-1].append(gradient)
-        return found
-
-    return chosen(gradients, seconds, sizes, buckets=buckets)
-
-
-def closes_above(gradients, seconds, sizes):
-    return chosen(gradients, seconds, sizes, buckets=lambda g, size: plan(g, size, lambda held, size: held > size))
-
-
-def at_the_first_gradient(gradients, seconds, sizes):
-    return chosen(gradients, seconds, sizes, begin=lambda free, bucket: max(free, bucket[0][0]))
-
-
-def starts_with_the_last_layer(gradients, seconds, sizes):
-    return chosen(gradients[::-1], seconds, sizes)
-
-
-def pays_for_each(gradients, seconds, sizes):
-    return chosen(gradients, seconds, sizes, cost=lambda bucket: sum(seconds(n) for _, n in bucket))
-
-
-def the_slowest(gradients, seconds, sizes):
-    return chosen(gradients, seconds, sizes, pick=max)
-
-
-def its_end(gradients, seconds, sizes):
-    size = chosen(gradients, seconds, sizes)
-    end = 0.0
-    for bucket in plan(gradients, size):
-        end = max(end, bucket[-1][0]) + seconds(sum(n for _, n in bucket))
-    return end
-
-
-def how_many(gradients, seconds, sizes):
-    return len(plan(gradients, chosen(gradients, seconds, sizes)))
-
-
-def the_last_one_alone(gradients, seconds, sizes):
-    return chosen(gradients, seconds, sizes, score=lambda times: times[-1][1] - times[-1][0])
-
-
-def is_its_end(case: Case, seen: Observation, expected: Observation) -> bool:
-    """Seconds where a size is asked for."""
-    return isinstance(seen.value, float) and seen.value not in case.args[2]
-
+from lockstep.exercises.exercise import Mistake
+from lockstep.exercises.lab11 import bucket_wrong as wrong
 
 MISTAKES = (
     Mistake(
         "several reductions at once",
-        several_at_once,
+        wrong.several_at_once,
         "Your reductions do not wait for each other. They share one link: a bucket begins when it is full *and* the one "
         "before it has ended.",
     ),
     Mistake(
-        "all of them after backward",
-        after_backward,
-        "Your reductions begin when backward is over. Then the largest size always wins; but a bucket begins as soon as "
-        "its own last gradient is ready.",
-    ),
-    Mistake(
         "the largest hidden share",
-        most_hidden,
+        wrong.most_hidden,
         "You take the size that hides the largest share. Small buckets hide well, since there is more to hide: each pays "
         "a latency. What counts is when the last one ends.",
     ),
     Mistake(
-        "the least time on the link",
-        least_time_on_the_link,
-        "You add up the seconds of the reductions. The fewest buckets always win that; but what is hidden costs nothing. "
-        "What counts is when the last one ends.",
+        "the fewest buckets",
+        wrong.least_time_on_the_link,
+        "You always take the fewest buckets: as if all reductions began when backward is over, or as if their seconds were "
+        "only added up. What is hidden costs nothing. A bucket begins as soon as its own last gradient is ready and the "
+        "link is free; what counts is when the last one ends.",
     ),
     Mistake(
         "the smallest",
-        smallest,
-        "More buckets are not always better: every reduction pays its latencies, and the link may never catch up. Work "
-        "out when the last one ends.",
-    ),
-    Mistake(
-        "the largest",
-        largest,
-        "The largest bucket is full last, and then nothing is left that could hide it. Work out when the last one ends.",
+        wrong.smallest,
+        "You always take the most buckets. Every reduction pays its latencies, and the link may never catch up. A bucket "
+        "travels as one, and pays them once: `seconds` of all its bytes, not the `seconds` of each gradient added up.",
     ),
     Mistake(
         "without the last bucket",
-        without_the_last,
+        wrong.without_the_last,
         "The last bucket hardly ever reaches its size. It travels all the same, when the last gradient is ready.",
     ),
     Mistake(
         "never above the size",
-        never_above,
+        wrong.never_above,
         "You close a bucket before it gets too large. As in lab 05 it closes when it holds `size` or more, with the "
         "gradient that made it so.",
     ),
     Mistake(
         "closes above the size",
-        closes_above,
+        wrong.closes_above,
         "A bucket that holds exactly `size` is full. Yours goes on until it holds more.",
     ),
     Mistake(
         "begins with its first gradient",
-        at_the_first_gradient,
+        wrong.at_the_first_gradient,
         "Your bucket begins when its first gradient is ready. The others have to be there, too: it waits for its last.",
     ),
     Mistake(
         "the other way round",
-        starts_with_the_last_layer,
+        wrong.starts_with_the_last_layer,
         "You go through the gradients from the last to the first. They stand in the order in which backward makes them "
         "ready: take them as they are.",
     ),
     Mistake(
-        "each gradient pays by itself",
-        pays_for_each,
-        "You add up the seconds of each gradient in a bucket. They travel as one: `seconds` of all the bucket's bytes, and "
-        "the latencies are paid once.",
-    ),
-    Mistake(
         "the slowest",
-        the_slowest,
+        wrong.the_slowest,
         "That is the size whose last reduction ends latest. Take the least.",
     ),
     Mistake(
         "when it ends",
-        its_end,
+        wrong.its_end,
         "That is when the last reduction ends with the best size. Return the size itself.",
-        symptom=is_its_end,
+        symptom=wrong.is_its_end,
     ),
     Mistake(
         "how many buckets",
-        how_many,
+        wrong.how_many,
         "That is how many buckets there are. Return the size, one of `sizes`.",
     ),
     Mistake(
         "the shortest last bucket",
-        the_last_one_alone,
-        "You look at the last bucket alone. It may be short and still begin late, when those before it keep the link busy.",
+        wrong.the_last_one_alone,
+        "You look at the last bucket alone. It may be short, or full early, and still begin late, when those before it keep "
+        "the link busy: its reduction begins at the later of `ready` and the end of the one before.",
+    ),
+    Mistake(
+        "never empties the bucket",
+        wrong.never_empties,
+        "Your bucket keeps the bytes that it has sent already. After each reduction the next one begins empty.",
+    ),
+    Mistake(
+        "adds the time of being ready",
+        wrong.adds_ready,
+        "You add `ready` to the time at which the link is free. `ready` is a time since the step began: the reduction "
+        "begins at the later of the two.",
+    ),
+    Mistake(
+        "the last bucket before it is ready",
+        wrong.ignores_ready_at_the_end,
+        "Your last bucket begins as soon as the link is free. It has to wait for its last gradient, as every bucket.",
+    ),
+    Mistake(
+        "pays for the size",
+        wrong.pays_for_the_size,
+        "You take `seconds(size)`. A bucket holds `size` bytes or more, and the last one fewer: `seconds` of the bytes that "
+        "are in it.",
+    ),
+    Mistake(
+        "an empty bucket in the end",
+        wrong.pays_for_nothing,
+        "Where the last gradient fills a bucket, you send an empty one after it, and pay its latencies. The last bucket "
+        "travels only if something is in it.",
+    ),
+    Mistake(
+        "cuts gradients",
+        wrong.cuts_gradients,
+        "You close a bucket at exactly `size` bytes and take what is above into the next. A gradient travels whole: the "
+        "bucket holds `size` bytes *or more*, and the next one begins empty.",
+    ),
+    Mistake(
+        "the first size",
+        wrong.the_first,
+        "You take the first of `sizes`, whatever the gradients are. For each size, work out when the last reduction ends.",
+    ),
+    Mistake(
+        "its place",
+        wrong.its_place,
+        "That is the place of the size in the list. Return the size itself, `sizes[...]`.",
+        symptom=wrong.is_its_place,
+    ),
+    Mistake(
+        "empties the list of gradients",
+        wrong.empties_the_list,
+        "You take the gradients out of the list, and for the second size there are none left. Go through it and leave it "
+        "as it is.",
+        symptom=wrong.changes_the_list,
     ),
 )

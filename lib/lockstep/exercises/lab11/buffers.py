@@ -1,7 +1,7 @@
 """11.4 `double_buffer`: make, send and use blocks with two buffers on each side, all at the same time.
 
 Floor 4, room `exercises`. How it is run and judged; right functions are in `buffers_right.py`, wrong ones in
-`buffers_mistakes.py`.
+`buffers_wrong.py`, what they are told in `buffers_mistakes.py`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from lockstep.comm import Communicator
 from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, on_ranks
 from lockstep.exercises.judge import Finding, all_of
-from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab11.buffers_mistakes import MISTAKES
 from lockstep.exercises.lab11.buffers_right import by_swapping, double_buffer, double_buffer_stub, with_queues
+from lockstep.exercises.lab11.told import Told, by_what_it_alone_does
 from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
 from lockstep.hardware import Link
@@ -34,16 +34,26 @@ def blocks_through(
 ) -> dict[str, Any]:
     """Run it; what was used, in which buffers, and which of those were lent to a call meanwhile.
 
-    order: of the blocks that were worked on. places: in which buffer. used: what was in it then. own: blocks in memory
-    that is in neither buffer. strange: calls that were given such memory. lent: blocks whose buffer a call still had.
+    order: of the blocks that were worked on. begun: when, in seconds. places: in which buffer. used: what was in it then.
+    own: blocks in memory that is in neither buffer. strange: calls that were given such memory. lent: blocks whose buffer
+    a call still had.
     """
     buffers = [torch.zeros(NUMBERS), torch.zeros(NUMBERS)]
     places = [buffer.data_ptr() for buffer in buffers]
-    found: dict[str, list[Any]] = {"order": [], "places": [], "used": [], "own": [], "strange": [], "lent": []}
+    found: dict[str, list[Any]] = {
+        "order": [],
+        "begun": [],
+        "places": [],
+        "used": [],
+        "own": [],
+        "strange": [],
+        "lent": [],
+    }
 
     def work(i: int, buffer: Tensor) -> None:
         lent = [handle.buffer.tensor.data_ptr() for handle in comm.unfinished if handle.buffer is not None]
         found["order"].append(int(i))
+        found["begun"].append(comm.now())
         found["places"].append(places.index(buffer.data_ptr()) if buffer.data_ptr() in places else len(places))
         if buffer.data_ptr() not in places:
             found["own"].append(int(i))
@@ -72,26 +82,48 @@ def _noting(call: Callable[..., Any], places: list[int], strange: list[str]) -> 
     return noting
 
 
+def in_words(found: list[dict[str, list[Any]]], seconds: float) -> list[str]:
+    """By rank: the blocks, each with its buffer and when it began; all that `diagnose` tells beside the timeline."""
+    told = []
+    for rank, one in enumerate(found):
+        blocks = [
+            f"{i} at {begun / MS:.4g} ms in {f'buffer {place}' if place < 2 else 'memory of its own'}"
+            for i, begun, place in zip(one["order"], one["begun"], one["places"], strict=True)
+        ]
+        held = f"; a call has the buffer of {', '.join(map(str, one['lent']))} meanwhile" if one["lent"] else ""
+        calls = f"; another tensor goes into {one['strange'][0]}" if one["strange"] else ""
+        told.append(
+            f"{('makes', 'uses')[rank]} block {', '.join(blocks) or 'none'}{held}{calls}; all ends at {seconds / MS:.4g} ms"
+        )
+    return told
+
+
 def every_block_arrives(case: Case, seen: Observation, expected: Observation) -> Finding | None:
     count = case.args[0]
-    for rank, (word, got) in enumerate(zip(("makes", "uses"), seen.value, strict=True)):
+    for rank, (word, got) in enumerate(zip(("makes", "uses"), seen.arguments, strict=True)):
         if got["order"] != list(range(count)):
             return Finding(
-                f"Rank {rank} {word} the blocks {short(got['order'])}; it has to be each of them once, in order.",
+                f"Rank {rank} {word} {_blocks(got['order'])}; it has to be each of the {count} once, in order.",
                 short(list(range(count))), short(got["order"]), ("order", rank, got["order"]),
             )  # fmt: skip
-    for i, (mine, right) in enumerate(zip(seen.value[1]["used"], expected.value[1]["used"], strict=True)):
+    for i, (mine, right) in enumerate(zip(seen.arguments[1]["used"], expected.arguments[1]["used"], strict=True)):
         difference = differs(mine, right)
         if difference:
             return Finding(
                 f"What rank 1 uses as block {i} is not what rank 0 has made: {difference}.",
-                short(right), short(mine), (seen.value[1]["used"],),
+                short(right), short(mine), (seen.arguments[1]["used"],),
             )  # fmt: skip
     return None
 
 
+def _blocks(order: list[int]) -> str:
+    if len(order) < 2:
+        return f"block {order[0]} alone" if order else "no block"
+    return f"blocks {', '.join(map(str, order[:8]))}" + ", …" * (len(order) > 8)
+
+
 def in_the_two_buffers(case: Case, seen: Observation, expected: Observation) -> Finding | None:
-    for rank, (word, got) in enumerate(zip(("make", "use"), seen.value, strict=True)):
+    for rank, (word, got) in enumerate(zip(("make", "use"), seen.arguments, strict=True)):
         if got["own"]:
             return Finding(
                 f"The blocks are right, but rank {rank} {word}s block {got['own'][0]} in memory that is none of `buffers`.",
@@ -119,7 +151,7 @@ def no_later(case: Case, seen: Observation, expected: Observation) -> Finding | 
     shown = [f"{one.seconds / MS:.2f} ms" for one in (expected, seen)]
     return Finding(
         f"The blocks are right, but it takes {shown[1]} where {shown[0]} are enough: something waits too early.",
-        *shown, ("late", seen.seconds, [one["places"] for one in seen.value]),
+        *shown, ("late", seen.seconds, [one["begun"] for one in seen.arguments]),
     )  # fmt: skip
 
 
@@ -142,7 +174,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield on_ranks(2, count, numbers, make * MS, use * MS, name=name, cluster=link)
 
 
-OBSERVE, JUDGE = Simulate(blocks_through), all_of(every_block_arrives, in_the_two_buffers, no_later)
+OBSERVE, JUDGE = Told(Simulate(blocks_through), in_words), all_of(every_block_arrives, in_the_two_buffers, no_later)
 
 DOUBLE_BUFFER = Exercise(
     id="11.4",
@@ -151,7 +183,7 @@ DOUBLE_BUFFER = Exercise(
     points=3,
     asks=(
         "Two ranks. Rank 0 makes block i by `work(i, buffer)`, which fills the buffer, and sends it to rank 1, which "
-        "receives it and uses it by `work(i, buffer)`, for i from 0 to `count` - 1. Both have two `buffers`, and use no "
+        "receives it and uses it by `work(i, buffer)`, for i from 0 to `count` - 1; `count` is at least 1. Both have two `buffers`, and use no "
         "others. Making, sending and using go on at the same time; a buffer that a launched call has is not touched before "
         "its `wait()`."
     ),
@@ -171,7 +203,7 @@ DOUBLE_BUFFER = Exercise(
         "Keep the handles in a list of two, `handles[i % 2]`. On rank 0: `if handles[i % 2] is not None:` wait for it, then "
         "`work(i, buffers[i % 2])`.",
     ),
-    mistakes=by_first_failure(OBSERVE, JUDGE, MISTAKES),
+    mistakes=by_what_it_alone_does(OBSERVE, JUDGE, MISTAKES),
     equivalent_mutants=tuple(
         f"line 15: handles[(i + 1) % 2] = comm.irecv(buffers[(i + 1) % 2], src=0) -> {changed}"
         for changed in (  # of two, the next and the one before are the same

@@ -1,7 +1,7 @@
 """11.1 `critical_path`: the chain of events that a run could not have been shorter than.
 
 Floor 4, room `exercises`. How it is run and judged; right functions are in `path_right.py`, wrong ones in
-`path_mistakes.py`, traces in `traces.py`.
+`path_wrong.py`, what they are told in `path_mistakes.py`, traces in `traces.py`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import Finding
-from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab11.path_mistakes import MISTAKES
 from lockstep.exercises.lab11.path_right import (
-    by_longest_paths,
-    by_what_touches,
+    by_chains,
+    by_sorting,
     critical_path,
     critical_path_stub,
 )
+from lockstep.exercises.lab11.path_wrong import WRAPPED
+from lockstep.exercises.lab11.told import NO_RETURN, Told, by_what_it_alone_does
 from lockstep.exercises.lab11.traces import drawn, played
 from lockstep.exercises.observe import Call, Observation
-from lockstep.exercises.plain import kind, short
+from lockstep.exercises.plain import kind, plain, short
 from lockstep.trace import Message, Span, Trace
 
 Event = tuple[str, tuple[int, ...], float, float]  # what it is, its ranks, when it begins and ends
 
 
 def in_numbers(fn: Any, trace: Trace) -> Any:
-    """What `fn` gives, with every span and message as plain data."""
+    """What `fn` gives, with every span and message as plain data, and whatever else it lists as text."""
     found = fn(trace)
     return list(map(_plain, found)) if isinstance(found, (list, tuple)) else found
 
@@ -40,15 +41,22 @@ def _plain(event: Any) -> Any:
         return event.name if event.kind == "compute" else "wait", (event.rank,), event.start, event.end
     if isinstance(event, Message):
         return f"message {event.src} to {event.dst}", (event.src, event.dst), event.sent, event.received
-    return event
+    if isinstance(event, (list, tuple)) and any(isinstance(one, (Span, Message)) for one in event):
+        return f"{WRAPPED} {type(event).__name__}"
+    return short(plain(event))
 
 
 def is_critical(case: Case, seen: Observation, expected: Observation) -> Finding | None:
-    """A chain of events that touch, each on a rank of the one before, from the first moment of the run to its last."""
+    """Before each event the one that ended last on its ranks, back to one before which nothing had ended."""
     (trace,) = case.args
-    got, want = seen.value, expected.value
-    if not isinstance(got, (list, tuple)):
-        return Finding("A list of spans and messages is asked for.", _told(want), kind(got), ("type", str(got)))
+    got, want = seen.arguments, expected.arguments
+    if got is None:
+        return Finding(NO_RETURN, _told(want), "None", ("type", "None"))
+    if not isinstance(got, list):
+        sentence = "A list of spans and messages is asked for."
+        if getattr(got, "type", "") == "generator":
+            sentence = "A list of spans and messages is asked for; with `yield` the function gives a generator."
+        return Finding(sentence, _told(want), kind(got), ("type", str(got)))
     known = [_plain(event) for event in (*trace.spans, *trace.messages)]
     sentence = _fault([one if one in known else None for one in got], trace)
     return Finding(sentence, _told(want), _told(got), [got]) if sentence else None
@@ -56,7 +64,7 @@ def is_critical(case: Case, seen: Observation, expected: Observation) -> Finding
 
 def _fault(path: Sequence[Event | None], trace: Trace) -> str | None:
     """The first thing that is wrong with a path."""
-    first, last = trace.window
+    last = max(event[3] for event in map(_plain, (*trace.spans, *trace.messages)))
     if not path:
         return "The path is empty."
     if None in path:
@@ -66,31 +74,49 @@ def _fault(path: Sequence[Event | None], trace: Trace) -> str | None:
         return f"On the path rank {waiting[1][0]} waits from {waiting[2]:g} to {waiting[3]:g} s: that is no event."
     if path[-1][3] < last:
         return f"The last event of the path ends at {path[-1][3]:g} s, and the run at {last:g} s."
-    for one, other in zip(path, path[1:], strict=False):
-        if other[2] < one[3]:
-            return f"`{other[0]}` begins at {other[2]:g} s, before `{one[0]}`, which comes first in the path, ends."
-        if not set(one[1]) & set(other[1]):
-            return f"`{one[0]}` and `{other[0]}` follow each other in the path, and have no rank in common."
-        if other[2] > one[3]:
-            return f"Between `{one[0]}` and `{other[0]}` nothing on the path fills {other[2] - one[3]:g} s."
-    if path[0][2] > first:
-        return f"The path begins at {path[0][2]:g} s, and something kept its first event waiting until then."
+    events = [_plain(event) for event in (*trace.messages, *(s for s in trace.spans if s.kind == "compute"))]
+    for one, other in zip([None, *path], path, strict=False):
+        sentence = _between(one, other, [e for e in events if e[3] <= other[2] and set(e[1]) & set(other[1])])
+        if sentence:
+            return sentence
     return None
 
 
-def _told(path: Any) -> str:
-    """ "rank 1 work 0 (0 to 3), message 1 to 0 (3 to 4)"."""
-    if not isinstance(path, (list, tuple)):
-        return short(path)
-    return ", ".join(_one(event) for event in path[:8]) + (", …" if len(path) > 8 else "")
+def _between(one: Event | None, other: Event, before: Sequence[Event]) -> str | None:
+    """What is wrong with `one` as the event before `other`; before: all that had ended on its ranks when it began."""
+    latest = max(before, key=lambda event: event[3], default=None)
+    begins = f"{_named(other)}, which begins at {other[2]:g} s"
+    if one is None:
+        return latest and f"The path begins with {begins}. Before it {_named(latest)} ended, at {latest[3]:g} s."
+    if other[2] < one[3]:
+        return f"Before {begins}, the path has {_named(one)}, which ends only at {one[3]:g} s."
+    if not set(one[1]) & set(other[1]):
+        return f"In the path {_named(one)} comes right before {_named(other)}, and they have no rank in common."
+    if one[3] < latest[3]:
+        return (
+            f"Before {begins}, the path has {_named(one)}, which ended at {one[3]:g} s; {_named(latest)} ended later, at "
+            f"{latest[3]:g} s."
+        )
+    return None
 
 
-def _one(event: Any) -> str:
-    if not (isinstance(event, tuple) and len(event) == 4):
-        return short(event)
-    name, ranks, start, end = event
-    who = f"rank {ranks[0]} " if len(ranks) == 1 else ""
-    return f"{who}{name} ({start:g} to {end:g})"
+def _told(path: list[Event | str]) -> str:
+    """ "rank 1's `work 0` (0 to 3), `message 1 to 0` (3 to 4)"."""
+    return ", ".join(map(_one, path[:8])) + (", …" if len(path) > 8 else "")
+
+
+def _named(event: Event) -> str:
+    name, ranks, *_ = event
+    return f"rank {ranks[0]}'s `{name}`" if len(ranks) == 1 else f"`{name}`"
+
+
+def _one(event: Event | str) -> str:
+    return event if isinstance(event, str) else f"{_named(event)} ({event[2]:g} to {event[3]:g})"
+
+
+def in_words(found: Any, seconds: float) -> Any:
+    """A list with an entry for each event; what is no list stays as it is."""
+    return list(map(_one, found)) if isinstance(found, list) else found
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -107,13 +133,19 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("two ranks, the longest computation comes first", (played(2, late),))
     ring = [(w, 0, 1), (w, 1, 4), (w, 2, 2), (s, 1, 2, 1), (w, 2, 3), (w, 1, 6), (s, 2, 0, 2), (w, 0, 5), (w, 1, 1)]
     yield Case("three ranks in a chain", (played(3, ring),))
+    # Who keeps the ranks that the path has left steps over to one that ends at the same time: ranks 0 and 2, at 2 s.
+    left = [(w, 0, 2), (w, 1, 2), (w, 2, 2), (w, 1, 3), (s, 1, 2, 1), (s, 2, 0, 1), (w, 0, 1)]
+    yield Case("three ranks, from one to the next and the next", (played(3, left),))
+    gaps = [("pause", 0, 0.5), (w, 0, 2), (w, 1, 3), ("pause", 1, 0.25), (s, 1, 0, 1), ("pause", 0, 0.25), (w, 0, 1)]
+    yield Case("two ranks that lose some time between the events", (played(2, gaps),))
+    yield Case("two ranks, a message comes last", (played(2, [(w, 0, 2), (w, 1, 3), (i, 0, 1, 4), ("wait", 1)]),))
     together = [(w, 0, 3), (w, 1, 2), (s, 0, 1, 1), (w, 2, 4), (w, 1, 2)]
     yield Case("three ranks, two events that end together", (played(3, together),))
     for ranks, length in ((2, 8), (3, 16), (4, 40)):
         yield Case(f"{ranks} ranks, {length} steps, drawn", (drawn(rng, ranks, length),))
 
 
-OBSERVE, JUDGE = Call(in_numbers), is_critical
+OBSERVE, JUDGE = Told(Call(in_numbers), in_words), is_critical
 
 CRITICAL_PATH = Exercise(
     id="11.1",
@@ -127,7 +159,7 @@ CRITICAL_PATH = Exercise(
         "`received`); waiting is none."
     ),
     reference=critical_path,
-    also_right=(by_longest_paths, by_what_touches),
+    also_right=(by_chains, by_sorting),
     stub=critical_path_stub,
     cases=cases,
     observe=OBSERVE,
@@ -138,8 +170,8 @@ CRITICAL_PATH = Exercise(
         "Put spans and messages into one list, each as a tuple (begin, end, set of ranks, the event itself). A message has "
         "two ranks. Then both kinds are treated alike.",
         "As long as there is something before: keep of all events those whose end is at most the begin of the last one "
-        "found and whose ranks meet its ranks, and take the one that ends last. Turn the list round in the end.",
+        "found and whose ranks meet its ranks, and take the one that ends last. Turn the list round in the end, and return the events alone, without the tuples.",
         "`before = [one for one in events if one[1] <= start and one[2] & ranks]`",
     ),
-    mistakes=by_first_failure(OBSERVE, JUDGE, MISTAKES),
+    mistakes=by_what_it_alone_does(OBSERVE, JUDGE, MISTAKES),
 )

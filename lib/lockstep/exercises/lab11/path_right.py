@@ -17,8 +17,8 @@ def critical_path(trace):
     return path[::-1]
 
 
-def by_longest_paths(trace):
-    """A graph: each event after all that had ended on its ranks; the path is the heaviest chain that ends last."""
+def by_chains(trace):
+    """A graph: the chain of each event is that of the last before it, in the order in which they end."""
 
     def when(event):
         return (event.start, event.end) if hasattr(event, "start") else (event.sent, event.received)
@@ -28,30 +28,24 @@ def by_longest_paths(trace):
 
     events = [e for e in (*trace.spans, *trace.messages) if getattr(e, "kind", "compute") == "compute"]
     events.sort(key=lambda e: when(e)[1])
-    weight, came_from = [], []
+    chains = []
     for i, event in enumerate(events):
-        begin, end = when(event)
-        earlier = [k for k in range(i) if when(events[k])[1] <= begin and set(who(events[k])) & set(who(event))]
-        best = max(earlier, key=lambda k: weight[k], default=None)
-        weight.append(end - begin + (0 if best is None else weight[best]))
-        came_from.append(best)
-    at, chain = max(range(len(events)), key=lambda i: weight[i]), []
-    while at is not None:
-        chain.insert(0, events[at])
-        at = came_from[at]
-    return tuple(chain)
+        earlier = [
+            k for k in range(i) if when(events[k])[1] <= when(event)[0] and set(who(events[k])) & set(who(event))
+        ]
+        chains.append((*(chains[earlier[-1]] if earlier else ()), event))
+    return chains[-1]
 
 
-def by_what_touches(trace):
-    """Steps back to any event that ends at the very moment, of several to the one that began first."""
-    chain = []
-    time, ranks = trace.window[1], set(range(trace.ranks))
-    while time > trace.window[0]:
-        ends_now = [(m.sent, {m.src, m.dst}, m) for m in trace.messages if m.received == time]
-        ends_now += [(s.start, {s.rank}, s) for s in trace.spans if s.end == time and s.kind == "compute"]
-        time, ranks, event = min((one for one in ends_now if one[1] & ranks), key=lambda one: one[0])
-        chain.append(event)
-    chain.reverse()
+def by_sorting(trace):
+    """Once through all events, from the one that ends last: each that fits in front of the chain goes there."""
+    ends = [(s.end, s.start, {s.rank}, s) for s in trace.spans if s.kind == "compute"]
+    ends += [(m.received, m.sent, {m.src, m.dst}, m) for m in trace.messages]
+    chain, until, ranks = [], float("inf"), set(range(trace.ranks))
+    for end, start, own, event in sorted(ends, key=lambda one: one[:2], reverse=True):
+        if end <= until and own & ranks:
+            chain.insert(0, event)
+            until, ranks = start, own
     return chain
 
 

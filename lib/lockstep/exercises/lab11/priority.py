@@ -1,6 +1,6 @@
 """11.3 `priority_order`: send first what the next forward pass needs first.
 
-Floor 4, room `exercises`. Right functions are in `priority_right.py`.
+Floor 4, room `exercises`. Right functions are in `priority_right.py`, wrong ones in `priority_mistakes.py`.
 """
 
 from __future__ import annotations
@@ -9,96 +9,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lockstep.exercises.exercise import Case, Exercise, Mistake
+from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import Finding
-from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab11.priority_mistakes import MISTAKES
 from lockstep.exercises.lab11.priority_right import priority_order, priority_order_stub, recursively, with_a_heap
+from lockstep.exercises.lab11.told import NO_RETURN, by_what_it_alone_does, changes_an_argument
 from lockstep.exercises.observe import Call, Observation
 from lockstep.exercises.plain import kind, short
-
-
-def ordered(ready, seconds, choose=min, wait=min, starts=0.0):
-    """The right function, in which one thing can be another."""
-    order, free, left = [], starts, set(range(len(ready)))
-    while left:
-        free = max(free, wait(ready[layer] for layer in left))
-        first = choose([layer for layer in left if ready[layer] <= free])
-        free += seconds[first]
-        left.remove(first)
-        order.append(first)
-    return order
-
-
-def reversed_priority(ready, seconds):
-    return ordered(ready, seconds, choose=max)
-
-
-def first_come(ready, seconds):
-    return sorted(range(len(ready)), key=lambda layer: (ready[layer], layer))
-
-
-def by_layer(ready, seconds):
-    return list(range(len(ready)))
-
-
-def from_the_last_layer(ready, seconds):
-    return list(range(len(ready)))[::-1]
-
-
-def after_backward(ready, seconds):
-    return ordered(ready, seconds, starts=max(ready) / 2)
-
-
-def shortest_first(ready, seconds):
-    return ordered(ready, seconds, choose=lambda there: min(there, key=lambda layer: (seconds[layer], layer)))
-
-
-def longest_first(ready, seconds):
-    return ordered(ready, seconds, choose=lambda there: max(there, key=lambda layer: (seconds[layer], -layer)))
-
-
-def oldest_first(ready, seconds):
-    return ordered(ready, seconds, choose=lambda there: min(there, key=lambda layer: (ready[layer], -layer)))
-
-
-def interrupts(ready, seconds):
-    """Sends pieces: a more urgent one stops what is on its way. In the order in which they end."""
-    left, now, order = dict(enumerate(seconds)), 0.0, []
-    while left:
-        there = [layer for layer in left if ready[layer] <= now]
-        coming = [ready[layer] for layer in left if ready[layer] > now]
-        if not there:
-            now = min(coming)
-            continue
-        first = min(there)
-        step = min([left[first], *(when - now for when in coming)])
-        now, left[first] = now + step, left[first] - step
-        if left[first] <= 1e-12:
-            del left[first]
-            order.append(first)
-    return order
-
-
-def gives_up_when_idle(ready, seconds):
-    order, free = [], min(ready)
-    while there := [layer for layer in range(len(ready)) if layer not in order and ready[layer] <= free]:
-        order.append(there[0])
-        free += seconds[there[0]]
-    return order
-
-
-def arrivals(ready, seconds):
-    """When each arrives, by layer."""
-    free, at = 0.0, [0.0] * len(ready)
-    for layer in ordered(ready, seconds):
-        free = max(free, ready[layer]) + seconds[layer]
-        at[layer] = free
-    return at
-
-
-def places(ready, seconds):
-    order = ordered(ready, seconds)
-    return [order.index(layer) for layer in range(len(order))]
 
 
 def sends_by_rule(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -106,11 +23,21 @@ def sends_by_rule(case: Case, seen: Observation, expected: Observation) -> Findi
     got, want, (ready, seconds) = seen.value, list(expected.value), case.args
     if hasattr(got, "tolist"):
         got = got.tolist()
+    if got is None:
+        return Finding(NO_RETURN, short(want), "None", ("type", "None"))
     if not isinstance(got, (list, tuple)) or not all(isinstance(one, int) and not isinstance(one, bool) for one in got):
         return Finding("A list of layers, whole numbers, is asked for.", short(want), kind(got), ("type", str(got)))
     got = list(got)
     if got == want:
-        return None
+        place = changes_an_argument(case, seen)
+        if place is None:
+            return None
+        given, left = case.args[place], seen.arguments[place]
+        return Finding(
+            f"The order is right, but the list `{('ready', 'seconds')[place]}` is not left as it was: whoever called the "
+            "function still needs it.",
+            short(given), short(left), ("changed", place),
+        )  # fmt: skip
     return Finding(_fault(got, ready, seconds), short(want), short(got), got)
 
 
@@ -160,75 +87,6 @@ def _case(ready: list[float], seconds: list[float]) -> Case:
 
 OBSERVE, JUDGE = Call(), sends_by_rule
 
-MISTAKES = (
-    Mistake(
-        "priority reversed",
-        reversed_priority,
-        "Of the gradients that are ready you send that of the *last* layer. The next forward pass begins with layer 0: the "
-        "lowest number is the most urgent.",
-    ),
-    Mistake(
-        "first come, first served",
-        first_come,
-        "You send in the order in which gradients become ready: without priorities, or as if transfers took no time. While "
-        "one travels, others become ready; go on `seconds` later, and ask anew which of them is the lowest layer.",
-    ),
-    Mistake(
-        "by layer, ready or not",
-        by_layer,
-        "You begin with layer 0, whose gradient is ready last of all; until then the link has nothing to do. Choose among "
-        "those that are ready.",
-    ),
-    Mistake(
-        "from the last layer",
-        from_the_last_layer,
-        "You send from the last layer to the first. Where several are ready, the first layer's is more urgent.",
-    ),
-    Mistake(
-        "begins too late",
-        after_backward,
-        "You let time pass before the first transfer. The link begins as soon as any gradient is ready.",
-    ),
-    Mistake(
-        "the shortest first",
-        shortest_first,
-        "You send the shortest of those that are ready. That makes many arrive early, but not the one that forward needs "
-        "first.",
-    ),
-    Mistake(
-        "the longest first",
-        longest_first,
-        "You send the longest of those that are ready. What is urgent does not depend on its size.",
-    ),
-    Mistake(
-        "the oldest first",
-        oldest_first,
-        "Of those that are ready you send the one that has been ready longest. That is the last layer, and forward needs it "
-        "last.",
-    ),
-    Mistake(
-        "interrupts a transfer",
-        interrupts,
-        "You let a more urgent gradient interrupt one that is on its way. A transfer that has begun ends first. (To "
-        "interrupt it one has to cut it into pieces, and each pays a latency.)",
-    ),
-    Mistake(
-        "gives up when nothing is ready",
-        gives_up_when_idle,
-        "You stop when nothing is ready. The link then waits for the next gradient; it is done when all are sent.",
-    ),
-    Mistake(
-        "when they arrive",
-        arrivals,
-        "Those are times. Return the numbers of the layers, in the order in which they are sent.",
-    ),
-    Mistake(
-        "the place of each",
-        places,
-        "You return the place of each layer in the order. Return the order: first the layer that is sent first.",
-    ),
-)
-
 PRIORITY_ORDER = Exercise(
     id="11.3",
     title="What forward needs first",
@@ -236,7 +94,8 @@ PRIORITY_ORDER = Exercise(
     asks=(
         "Return the layers in the order in which their gradients are sent over one link. Layer i's gradient is ready at "
         "`ready[i]` and takes `seconds[i]`. Whenever the link is free, the lowest layer of those that are ready goes next; "
-        "when none is ready, the link waits for the next one. A transfer that has begun is not interrupted."
+        "when none is ready, the link waits for the next one. A transfer that has begun is not interrupted. Both lists "
+        "are left as they are."
     ),
     reference=priority_order,
     also_right=(with_a_heap, recursively),
@@ -251,7 +110,7 @@ PRIORITY_ORDER = Exercise(
         "Then choose, send, and move the time to the end of the transfer.",
         "`first = min(layer for layer in left if ready[layer] <= free)`",
     ),
-    mistakes=by_first_failure(OBSERVE, JUDGE, MISTAKES),
+    mistakes=by_what_it_alone_does(OBSERVE, JUDGE, MISTAKES),
     equivalent_mutants=(
         "line 2: order, free, left = ([], 0.0, set(range(len(ready)))) -> order, free, left = ([], -1.0, set(range(len(ready))))",
     ),

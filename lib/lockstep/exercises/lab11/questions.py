@@ -81,8 +81,8 @@ QUESTIONS = (
     ),
     Question(
         "11.q4",
-        "A step computes for 30 ms, of which backward takes 20, and reduces gradients for 45 ms. How short can it become by "
-        "hiding alone?",
+        "A step computes for 30 ms, of which backward takes 20, and reduces gradients for 45 ms; it is over when all have "
+        "arrived. How short can it become by hiding alone?",
         (
             Option(
                 "30 ms: everything hides behind the computation.",
@@ -99,7 +99,7 @@ QUESTIONS = (
             Option(
                 "At best a little above 55 ms: forward, and then the link without a break.",
                 "10 ms of forward, then 45 ms of reductions that begin with the first gradient. Beyond that, send less "
-                "(lab 10) or later: the next forward can hide some of it, where priorities let it begin.",
+                "(lab 10), or let the next forward begin before all has arrived (section 3): then this step is not over yet.",
                 right=True,
             ),
         ),

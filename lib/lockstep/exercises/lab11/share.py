@@ -1,6 +1,7 @@
 """11.5 `overlap_share`: how much of the communication is hidden behind computation.
 
-Floor 4, room `exercises`. Right functions and the judge; wrong ones are in `share_mistakes.py`.
+Floor 4, room `exercises`. Right functions and the judge; wrong ones are in `share_wrong.py`, what
+they are told in `share_mistakes.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import numpy as np
 
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import Finding
-from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab11.share_mistakes import MISTAKES
+from lockstep.exercises.lab11.told import by_what_it_alone_does
 from lockstep.exercises.observe import Call, Observation
 from lockstep.exercises.plain import kind, short
 
@@ -81,24 +82,45 @@ def same_share(case: Case, seen: Observation, expected: Observation) -> Finding 
             "Nothing moves, so there is no share: None is asked for.", "None", short(got), ("none", str(got))
         )
     if got is None:
-        return Finding("The function returns None, and something does move.", short(want), "None", "None")
+        words = "The function returns None, and something does move: is there a `return` on every path?"
+        return Finding(words, short(want), "None", ("none", "None"))
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return Finding("A number is asked for.", short(want), kind(got), ("type", str(got)))
     if abs(number - want) <= 1e-6:
         return None
-    return Finding(f"The share is {want:.4g}, not {number:.4g}.", f"{want:.4g}", f"{number:.4g}", (number,))
+    digits = 4 if f"{want:.4g}" != f"{number:.4g}" else 9
+    shown = [f"{one:.{digits}g}" for one in (want, number)]
+    return Finding(f"The share is {shown[0]}, not {shown[1]}.", *shown, (number,))
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     """One rank first; then several, transfers side by side, in any order."""
-    yield Case("one transfer, half of it hidden", ([[(0, 6)]], [[(4, 8)]]))
-    yield Case("one transfer across two computations", ([[(0, 4), (6, 9)]], [[(3, 8)]]))
-    yield Case("two transfers at the same time", ([[(0, 6)]], [[(2, 8), (3, 7)]]))
-    yield Case("two ranks", ([[(0, 6)], [(1, 2)]], [[(5, 9)], [(0, 2)]]))
+    yield Case("one transfer, 4 to 8, half of it hidden by 0 to 6", ([[(0, 6)]], [[(4, 8)]]))
+    yield Case("one transfer, 3 to 8, across two computations, 0 to 4 and 6 to 9", ([[(0, 4), (6, 9)]], [[(3, 8)]]))
+    yield Case(
+        "one computation, 0 to 6; two transfers at the same time, 2 to 8 and 3 to 7", ([[(0, 6)]], [[(2, 8), (3, 7)]])
+    )
+    yield Case(
+        "two ranks: computing 0 to 6, and 1 to 2; moving 5 to 9, and 0 to 2",
+        ([[(0, 6)], [(1, 2)]], [[(5, 9)], [(0, 2)]]),
+    )
     yield Case("nothing moves", ([[(0, 3)], []], [[], []]))
-    yield Case("nothing is hidden", ([[(0, 3)]], [[(3, 4), (5, 7)]]))
-    yield Case("in any order", ([[(6, 9), (0, 4)]], [[(7, 11), (3, 5), (1, 2)]]))
-    yield Case("a computation inside another", ([[(0, 8), (2, 5)], [(1, 3)]], [[(1, 6), (7, 10)], [(2, 6)]]))
+    yield Case(
+        "two ranks: computing 0 to 6, and 1 to 3; moving nothing, and 2 to 6", ([[(0, 6)], [(1, 3)]], [[], [(2, 6)]])
+    )
+    yield Case(
+        "three ranks: computing 0 to 6, nothing, and 0 to 3; moving 4 to 7, 2 to 4, and nothing",
+        ([[(0, 6)], [], [(0, 3)]], [[(4, 7)], [(2, 4)], []]),
+    )
+    yield Case("nothing is hidden: computing 0 to 3, moving 3 to 4 and 5 to 7", ([[(0, 3)]], [[(3, 4), (5, 7)]]))
+    yield Case(
+        "in any order: computing 6 to 9 and 0 to 4, moving 7 to 11, 3 to 5 and 1 to 2",
+        ([[(6, 9), (0, 4)]], [[(7, 11), (3, 5), (1, 2)]]),
+    )
+    yield Case(
+        "two ranks, a computation of rank 0, 2 to 5, inside another, 0 to 8",
+        ([[(0, 8), (2, 5)], [(1, 3)]], [[(1, 6), (7, 10)], [(2, 6)]]),
+    )
     for ranks, many in ((2, 5), (4, 9)):
         drawn = [[_pairs(rng, many) for _ in range(ranks)] for _ in range(2)]
         yield Case(f"{ranks} ranks, {many} of each, drawn", tuple(drawn))
@@ -140,5 +162,5 @@ OVERLAP_SHARE = Exercise(
         "`if any(a <= begin and end <= b for a, b in transfers):` that piece counts; with the same question for the "
         "computations it is hidden.",
     ),
-    mistakes=by_first_failure(OBSERVE, JUDGE, MISTAKES),
+    mistakes=by_what_it_alone_does(OBSERVE, JUDGE, MISTAKES),
 )

@@ -1,10 +1,11 @@
-"""Small traces for exercise 11.1, in which every event begins when something on one of its ranks ends.
+"""Small traces for exercise 11.1, in which an event begins when something on one of its ranks ends, or after a pause.
 
 Floor 4, room `exercises`. A program is a list of what happens in turn, without running anything:
 
     ("work", rank, seconds)        the rank computes
     ("send", src, dst, seconds)    a message; both ranks stand still until it is there
     ("isend", src, dst, seconds)   a message beside what its ranks do, after those that they have begun before
+    ("pause", rank, seconds)       the rank does nothing, as between two events of a real run
     ("wait", rank)                 the rank stands still until its messages have ended
 """
 
@@ -36,6 +37,8 @@ def played(ranks: int, program: Iterable[tuple]) -> Trace:
             number = sum(span.rank == rank and span.kind == "compute" for span in spans)
             spans.append(Span(rank, "compute", f"work {number}", clock[rank], clock[rank] + seconds))
             clock[rank] += seconds
+        elif what == "pause":
+            clock[args[0]] += args[1]
         elif what == "wait":
             stand_still(args[0], port[args[0]])
         else:
