@@ -30,9 +30,10 @@ SEED = 0
 
 # %% [markdown]
 # The picture shows one step of ResNet-50 on 16 GPUs that send their gradients in six ways, over links from 10 Mbit/s
-# to 1 Tbit/s. Left, how many times as long as with dense gradients the step takes; right, its parts on the link of
-# the dotted line. You will write some of these ways, and the function that says where they cross the black line. Note
-# what the picture leaves out: whether the network still learns. Section 5 puts the two together, from your own run.
+# to 1 Tbit/s. Left, how many times as long as with *dense* gradients, sent whole, the step takes; right, its parts on
+# the link of the dotted line. You will write some of these ways, and the function that says where they cross the black
+# line (the upright marks). Note what the picture leaves out: whether the network still learns. Section 5 puts the two
+# together, from your own run.
 
 # %% tags=["stable"]
 import math
@@ -119,18 +120,18 @@ recall("10")
 # ## 1. Fewer bits (20 min)
 #
 # A gradient is a vector of 32-bit numbers. Do they all need 32 bits? With 8, a number becomes a *code*, a whole number
-# from -127 to 127, and a *scale* says what a code of 1 is worth. All ranks then send a quarter of the bytes.
+# from -127 to 127, and a *scale* says what a code of 1 is worth. A number then takes a quarter of the bytes.
 #
 # Two traps. The first: whoever adds up codes as they are gets nonsense, since int8 wraps around. Run this.
 
 # %% tags=["stable"]
 codes = torch.tensor([100], dtype=torch.int8)
 print("100 + 100 in int8:", (codes + codes).item())
-print("7.3 rounded down or up at random, 8 times:", [math.floor(7.3 + u / 8) for u in range(8)])
+print("7.3 rounded down or up at random, 10 times:", [math.floor(7.3 + u / 10) for u in range(10)])
 
 # %% [markdown]
 # So the ranks exchange codes and scales, and everybody turns them back into numbers before adding. The second trap is
-# rounding. The line above shows *stochastic rounding*: add a random number from 0 to 1 and round down (here eight
+# rounding. The line above shows *stochastic rounding*: add a random number from 0 to 1 and round down (here ten
 # equally spaced ones in place of random ones). 7.3 becomes 8 in 30 % of all cases and 7 in the others: wrong each
 # time, right on average.
 #
@@ -144,9 +145,10 @@ predict("10.p1", None)
 # ### Exercise 10.1 · `quantize`
 #
 # Average `g`, this rank's gradient, over the ranks with a byte for each number on the wire: codes of int8, and a
-# float32 scale for each `block` of neighbouring numbers (the last block may be shorter). Why blocks? One large number
-# makes the scale of all numbers that share it. Round each number at random to one of its two neighbouring codes, so
-# that on average nothing is lost. Return the mean as a new float32 tensor, the same on every rank.
+# float32 scale for each `block` of neighbouring numbers (the last block may be shorter): its largest magnitude over
+# 127. Why blocks? One large number makes the scale of all numbers that share it. Round each number at random to one of
+# its two neighbouring codes, so that on average nothing is lost; draw for each number, and anew at each call. Return
+# the mean as a new float32 tensor, the same on every rank.
 #
 # `comm.all_gather(tensor)` joins the tensors of all ranks; it takes any dtype.
 
@@ -167,7 +169,7 @@ def quantize(comm, g, block):
     ### END SOLUTION
     ### BEGIN STUB
     # rows = ...  # g as rows of `block` numbers, zeros after the last
-    # scales = ...  # float32, one for each row; a row of zeros must not divide by zero
+    # scales = ...  # float32, one for each row; what becomes of a row of zeros?
     # codes = ...  # int8, each number rounded down or up at random
     # # send codes and scales, turn everyone's codes back into numbers, and average those
     # raise NotImplementedError("the mean over ranks, sent as int8")
@@ -180,7 +182,8 @@ check("10.1", quantize)
 # %% [markdown]
 # The network of this lab: small convolutions and one wide linear layer, for the digits of lab 05. The next cell trains
 # it for a few steps and takes a gradient that we will look at again and again. Then your function sends it, on two
-# simulated ranks that both have the same gradient.
+# simulated ranks that both have the same gradient. Errors are given as shares of its *length*, the root of the sum of
+# its squared numbers.
 
 # %%
 digits = data.load("mnist5k", "train")
@@ -248,14 +251,18 @@ reveal("10.p1", nearest)
 # %% [markdown]
 # Nothing ever arrives: rounding to the nearest makes the same error in each step. Rounded at random, errors go both ways
 # and cancel. Small blocks have smaller errors, for a few bytes more.
+#
+# A byte a number, that is a quarter of what a dense ring sends, on two ranks. In the all-gather every rank hears all
+# others: N - 1 bytes a number, where a ring all-reduce takes 8(N-1)/N. On 8 ranks the two are equal. Section 2 comes
+# back to this.
 
 # %% [markdown]
 # ### Exercise 10.2 · `one_bit` (stretch)
 #
-# How far can one go? To the sign. Return `(bits, low, high)`: a bit for each number of `g`, 1 where it is at least zero,
-# eight neighbours to a byte of uint8 (the first byte holds the first eight); the mean of the numbers below zero; and the
-# mean of the others. A kind that has no numbers has mean 0. The receiver puts `high` where a bit is 1 and `low` where
-# it is 0.
+# How far can one go? To the sign. Return `(bits, low, high)`: a bit for each number of `g`, 1 where it is at least
+# zero, eight neighbours to a byte of uint8 (the first byte holds the first eight; which bit of a byte comes first is
+# up to you); the mean of the numbers below zero; and the mean of the others. A kind that has no numbers has mean 0.
+# The receiver puts `high` where a bit is 1 and `low` where it is 0.
 
 
 # %% tags=["exercise", "10.2"]
@@ -307,9 +314,9 @@ reveal("10.p2", round(100 * shares[1]), "%")
 # ### Exercise 10.3 · `top_k`
 #
 # Send the `k` numbers of `g` that are largest in magnitude, and their places, to all ranks. Return `(mean, sent)`: the
-# mean over ranks of these sparse gradients, dense, and the bytes that this rank has sent for it. The places differ from
-# rank to rank, so they have to travel as well; as int32 they take 4 bytes each, as int64 8. In an all-gather around a
-# ring a rank passes on its own part and the parts of others: N - 1 parts in all.
+# mean over ranks of these sparse gradients, dense, and the bytes that this rank has sent for it; leave `g` as it is.
+# The places differ from rank to rank, so they have to travel as well; as int32 they take 4 bytes each, as int64 8. In
+# an all-gather around a ring a rank passes on its own part and the parts of others: N - 1 parts in all.
 
 
 # %% tags=["exercise", "10.3"]
@@ -343,7 +350,7 @@ predict("10.p3", None)
 
 # %% tags=["experiment"]
 my_top_k = mine("10.3")
-NUMBERS = 12_800
+NUMBERS = 3_200
 
 
 def bytes_of_both(comm):
@@ -369,15 +376,18 @@ print("for 90 % less traffic k/n must be at most", {n: f"{0.1 / n:.3%}" for n in
 reveal("10.p3", round(factors.get(128, 1.28), 2))
 
 # %% [markdown]
-# *More*, not less. A ring adds up on the way, and what travels never grows: each rank sends 2(N-1)/N gradients, however
-# many ranks there are. Sparse gradients with places of their own cannot be added up on the way without growing, so
-# everybody gets everybody's: N - 1 parts of 8k bytes. The ratio is N·k/n. Top-k at 1 % sends less than dense up to 100
-# ranks, and saves 90 % up to 10.
+# *More*, not less. A ring adds up on the way, and what travels never grows: each rank sends 2(N-1)/N gradients,
+# however many ranks there are. Sparse gradients with places of their own cannot be added up on the way without
+# growing, so everybody gets everybody's: N - 1 parts of 8k bytes. The ratio is N·k/n. Top-k at 1 % sends less than
+# dense below 100 ranks, and saves 90 % up to 10.
 #
-# *Random-k* has no such trouble. If all ranks draw the same places, from a shared seed, nobody has to send a place, and a
-# ring adds up the values. Only, random numbers are not the largest ones. The next cell compares what both keep of the
-# gradient, and what they cost on 16 ranks. (The library takes 1 % of each tensor, your function 1 % of all numbers, which
-# keeps more here.) 1-bit has the same trouble as top-k; int8 in the library has not, since its ranks share out the adding.
+# *Random-k* has no such trouble. If all ranks draw the same places, from a shared seed, nobody has to send a place,
+# and a ring adds up the values. Only, random numbers are not the largest ones. The next cell compares what both keep
+# of the gradient, and what they cost on 16 ranks. (The library goes tensor by tensor, your functions take all numbers
+# at once. The largest 1 % of each tensor keep less than the largest 1 % of all; two means for each tensor keep more
+# than two for all.) 1-bit has the same trouble as top-k, and so has an int8 that is gathered, as yours is. In the
+# library each rank turns everyone's codes of *one part* into numbers, averages them, and sends the mean as codes: a
+# quarter of dense, however many ranks there are.
 
 # %%
 RING = 2 * 15 * 4 * PARAMETERS  # bytes that 16 ranks send, dense
@@ -469,9 +479,10 @@ viz.curves(
 )  # fmt: skip
 
 # %% [markdown]
-# Without feedback the same share is missing in each step, for ever. With it the residual soon stops growing, and
-# its share of a growing sum falls: *sum of what was sent + last residual = sum of gradients*. What feedback costs is
-# time, since small numbers arrive late, and memory: a residual as large as the model, on every rank.
+# Without feedback the same share is missing in each step, for ever. With it the residual grows ever more slowly, since
+# large numbers are sent, and its share of a growing sum falls: *sum of what was sent + last residual = sum of
+# gradients*. What feedback costs is time, since small numbers arrive late, and memory: a residual as large as the
+# model, on every rank.
 #
 # **Momentum correction.** Late is not the same as in time when the optimizer has momentum. Take a number whose gradient
 # is 1 in each of ten steps, and which is sent in the tenth.
@@ -502,8 +513,9 @@ print("sent in steps 0, 10, 20, 30 and 40:", [f"{gentle.fraction_at(step):.4%}" 
 # with the library.
 #
 # A gradient of a linear layer is a matrix, a sum of one thin product for each image, and often close to a product of
-# two thin matrices. *PowerSGD* sends these, P and Q: (rows + columns)·r numbers instead of rows·columns. Both come from
-# products that are linear in the gradient, so a ring may add them up.
+# two thin matrices of r columns each (such a product has, as a matrix, *rank* r). *PowerSGD* sends these, P and Q:
+# (rows + columns)·r numbers instead of rows·columns. Both come from products that are linear in the gradient, so a
+# ring may add them up.
 #
 # ### Exercise 10.5 · `power_sgd` (stretch)
 #
@@ -545,7 +557,7 @@ for r in (1, 2, 4, 8):
     found = simulate(errors_of_power, 2, r, 4).values[0]
     least = (singular[r:].norm() / singular.norm()).item()
     smaller = MATRIX.numel() / (sum(MATRIX.shape) * r)
-    print(f"rank {r}: {smaller:5.1f} times smaller, error {' '.join(found)}; the best of this rank has {least:.0%}")
+    print(f"r = {r}: {smaller:5.1f} times smaller, error {' '.join(found)}; the best such product has {least:.0%}")
 
 # %% [markdown]
 # One round is a poor basis; but the next step starts where this one ended, and gradients of neighbouring steps are
@@ -651,11 +663,12 @@ check("10.8", local_sgd)
 #
 # ### Exercise 10.7 · `pays_off`
 #
-# Return a dictionary with three numbers for `ranks` ranks that average `n` float32 numbers: `"dense"`, the seconds of a
-# ring all-reduce; `"compressed"`, the seconds with the compressor, its own `seconds` of compressing included; and
+# Return a dictionary with three numbers for `ranks` ranks that average `n` float32 numbers: `"dense"`, the seconds of
+# a ring all-reduce; `"compressed"`, the seconds with the compressor, its own `seconds` of compressing included; and
 # `"break_even"`, the bandwidth below which the compressor is faster: 0 if it never is, `math.inf` if it always is.
-# Bandwidths are in bytes a second; leave latency out. `method` is `"top-k"`, which gathers `k` values and their 4-byte
-# indices from every rank, or `"random-k"`, which adds up `k` values by a ring, at places that all ranks know.
+# Bandwidths are in bytes a second; leave latency out, and let a ring divide its numbers evenly. `method` is `"top-k"`,
+# which gathers `k` values and their 4-byte indices from every rank, or `"random-k"`, which adds up `k` values by a
+# ring, at places that all ranks know.
 
 
 # %% tags=["exercise", "10.7"]
@@ -718,7 +731,7 @@ for method, compressor in (("top-k", TopK(0.01)), ("random-k", RandomK(0.01))):
 # On 128 ranks top-k has no break-even: it sends more than dense, so no link is slow enough.
 #
 # Now all of it together. The next cell trains the CNN on two real processes with dense gradients and in eight other
-# ways: int8, top-k and local SGD are your functions, the others the library's. It takes some seconds.
+# ways: int8, top-k and local SGD are your functions, the others the library's. It is the longest cell of this lab.
 #
 # Predict: on a link of 10 Gbit/s, how many times as long as a dense step does a step with top-k 1 % take here?
 
@@ -845,10 +858,11 @@ reveal("10.p4", round(fast["top-k 1 %"], 2))
 
 # %% [markdown]
 # Read the table from left to right. The column of bytes is what papers like to show: nearly all of it is blue. The
-# column of the slow link is nearly all blue as well: there compression pays. On the fast link the same runs with the same
-# bytes are mostly hatched: they only look as if they paid. And two ways are hatched everywhere, because
-# what they do not send is lost. The next cell lists them from your run. (Local SGD compresses nothing and loses least on a
-# fast link; its loss is that of each rank's own weights, between averages.)
+# column of the slow link is nearly all blue as well: there compression pays. On the fast link the same runs with the
+# same bytes are mostly hatched: they only look as if they paid. And two ways are hatched everywhere, because what they
+# do not send is lost. (A way is there as soon as a mean of ten steps touches the target, even if it goes up again:
+# compare the last losses above.) The next cell lists them from your run. (Local SGD compresses nothing, and sends once
+# in eight steps; its loss is that of each rank's own weights, between averages.)
 
 # %%
 for name in LINKS:
@@ -978,7 +992,7 @@ print(f"{'PyTorch PowerSGD rank 1':23} {'':12} {own:9.1f} ms")
 # **Summary**
 # - Fewer bits: scales by block, rounding at random. Codes are never added; numbers are.
 # - Fewer numbers: what cannot be added on the way has to be gathered, and costs N·k/n of a ring.
-# - Feedback makes biased compressors work: what is sent + what is left = what there was.
+# - Feedback makes compressors work that are wrong on average, too (*biased*): what is sent + what is left = what there was.
 # - With momentum, what is late has to bring its momentum along.
 # - PowerSGD, random-k and compressed sensing are linear, so rings add them up. Linear is not enough: it has to fit the
 #   gradient, too.

@@ -105,7 +105,7 @@ def half_and_round(comm, g, block):
 
 def one_message(comm, g, block):
     """Right: scales and codes in one tensor of bytes, decoded piece by piece, with a generator of its own."""
-    random = torch.Generator().manual_seed(comm.rank)
+    random = torch.Generator().manual_seed(int(torch.randint(2**31, ())))  # other numbers at each call
     pieces = g.split(block)
     scales = torch.stack([piece.abs().max().clamp(min=1e-20) for piece in pieces])
     codes = []

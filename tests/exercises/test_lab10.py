@@ -3,10 +3,11 @@
 import math
 from fractions import Fraction
 
+import newcomer_10
+import newcomer_10_again
 import numpy as np
 import pytest
 import torch
-from newcomer_10 import FOUND, RIGHT
 from proof import verdict_on
 
 from lockstep.compress import LocalSGD, OneBit, PowerSGD, RandomK, TopK
@@ -15,6 +16,9 @@ from lockstep.exercises.judge import judged
 from lockstep.exercises.lab10 import EXERCISES, QUESTIONS
 from lockstep.exercises.trial import observe_here
 from lockstep.world import simulate
+
+FOUND = newcomer_10.FOUND + newcomer_10_again.FOUND
+RIGHT = newcomer_10.RIGHT + newcomer_10_again.RIGHT
 
 
 def test_the_cores_are_named_and_the_right_answers_stand_in_different_places():

@@ -92,8 +92,8 @@ def test_the_figure_says_parts_and_break_even():
         in figure.alt
     )
     assert figure.alt.endswith("2.79 times dense; never shorter.")
-    diamonds = [line for line in figure.matplotlib.axes[0].lines if line.get_marker() == "d"]
-    assert [line.get_xdata()[0] for line in diamonds] == pytest.approx([8 * 98e6 / 0.01])
+    marks = [line for line in figure.matplotlib.axes[0].lines if line.get_marker() == "|"]
+    assert [line.get_xdata()[0] for line in marks] == pytest.approx([8 * 98e6 / 0.01])
     with pytest.raises(ValueError, match="at least one other"):
         break_even({"dense": DENSE}, GIGABIT, "A step")
     with pytest.raises(ValueError, match="10 Mbit/s"):

@@ -18,10 +18,14 @@ from matplotlib.patches import Patch
 
 from lockstep.trace.units import show_number, show_seconds
 from lockstep.viz.compression import BETTER, WIDTH, looks_of
-from lockstep.viz.figure import GREEN, INK, ORANGE, QUIET, SKY, Figure, our_style
+from lockstep.viz.figure import INK, QUIET, Figure, our_style
 from lockstep.viz.with_widget import WithWidget
 
-PARTS = {"computing": (SKY, ""), "compressing": (ORANGE, "xx"), "network": (GREEN, "//")}
+PARTS = {
+    "computing": ("#9A9A9A", ""),
+    "compressing": ("#FFFFFF", "xxx"),
+    "network": ("#DDDDDD", "//"),
+}  # greys: colours are ways
 SLOWEST, FASTEST = 1e7, 1e12  # bits a second, the ends of the axis
 MOST_SHOWN = 3.0  # times as long as dense
 GIGABIT = 1e9 / 8  # bytes a second
@@ -60,7 +64,7 @@ class Step:
 def break_even(
     steps: Mapping[str, Step], bandwidth: float, title: str, latency: float = 0.0, ways: Sequence[str] = ()
 ) -> Figure:
-    """Left, a step against dense's by bandwidth, a diamond where the two are equal; right, the parts at `bandwidth`.
+    """Left, a step against dense's by bandwidth, an upright mark where the two are equal; right, the parts at `bandwidth`.
 
     steps: way -> its step, the first of them dense. bandwidth: bytes a second, marked on the left. latency: seconds of
     a message. ways: all that there are, where `steps` are some of them, so that each keeps its look. Raises ValueError without a second way, and for a bandwidth that is not on the axis, 10 Mbit/s to 1 Tbit/s.
@@ -105,13 +109,13 @@ def _draw_factors(
         most = max(most, min(1.08 * factors.max(), MOST_SHOWN))
         end = ends.get(name)
         if end is not None and SLOWEST < 8 * end < FASTEST:
-            axes.plot(8 * end, 1, "d", color="white", markeredgecolor=INK, markersize=8, zorder=5)
+            axes.plot(8 * end, 1, "|", color=looks[name]["color"], markersize=17, markeredgewidth=2.2, zorder=5)
     axes.axhspan(0, 1, color=BETTER, linewidth=0, zorder=0)
     axes.axhspan(1, most, facecolor="white", hatch="///", edgecolor="#DDDDDD", linewidth=0, zorder=0)
     axes.axvline(8 * bandwidth, color=QUIET, linewidth=1.2, linestyle=":")
     axes.set(xscale="log", xlim=(SLOWEST, FASTEST), ylim=(0, most))
     axes.set_xticks([10.0**k for k in range(7, 13)], [show_rate(10.0**k / 8) for k in range(7, 13)])
-    axes.set_title("seconds of a step, times dense's; blue: shorter", fontsize=9, loc="left")
+    axes.set_title("seconds of a step, times dense's; blue: shorter; |: break-even", fontsize=9, loc="left")
     axes.tick_params(labelsize=7.5)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -65,10 +65,12 @@ class Exchange:
 def some_steps(fn: Callable[..., Any], gradients: Sequence[Tensor], seed: int) -> dict[str, Any]:
     """By step: what the exchange was given and how often, and what was returned."""
     exchange, residual, found = Exchange(seed), torch.zeros_like(gradients[0]), []
-    calls = []
+    calls, kept = [], []
     for g in gradients:
         before = len(exchange.given)
-        value = fn(exchange, g.clone(), residual)
+        own = g.clone()
+        value = fn(exchange, own, residual)
+        kept.append(torch.equal(own, g))
         calls.append(len(exchange.given) - before)
         if not isinstance(value, (tuple, list)) or len(value) != 2 or not isinstance(value[1], Tensor):
             return {"strange": value, "calls": calls}
@@ -76,7 +78,9 @@ def some_steps(fn: Callable[..., Any], gradients: Sequence[Tensor], seed: int) -
         found.append((mean.clone() if isinstance(mean, Tensor) else mean, residual.clone()))
     means, residuals = zip(*found, strict=True)
     sent = torch.stack(exchange.sent).sum(0) if exchange.sent else torch.zeros_like(residual)
-    return {"calls": calls, "given": exchange.given, "means": means, "residuals": residuals, "sent": sent}
+    return {
+        "calls": calls, "given": exchange.given, "means": means, "residuals": residuals, "sent": sent, "kept": kept,
+    }  # fmt: skip
 
 
 def two_tensors(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -114,6 +118,14 @@ def loses_nothing(case: Case, seen: Observation, expected: Observation) -> Findi
     return None
 
 
+def leaves_the_gradient(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    for step, kept in enumerate(seen.value["kept"], 1):
+        if not kept:
+            said = f"What is returned is right, but `g` has changed in step {step}."
+            return Finding(said, "`g` as it was", "other numbers", ("kept", seen.value["kept"]))
+    return None
+
+
 def _missing(case: Case, seen: Observation) -> str:
     """How far what was sent and what is left are from the sum of the gradients, after all steps."""
     total, left = sum(case.args[0]), seen.value["residuals"][-1]
@@ -136,7 +148,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 OBSERVE = Call(some_steps)
 
 
-JUDGE = all_of(two_tensors, exchanges_once, loses_nothing)
+JUDGE = all_of(two_tensors, exchanges_once, loses_nothing, leaves_the_gradient)
 
 
 ERROR_FEEDBACK = Exercise(
@@ -147,7 +159,7 @@ ERROR_FEEDBACK = Exercise(
     asks=(
         "`average(x)` compresses `x`, exchanges it, and returns `(mean, sent)`: the mean of what all ranks sent, and what this "
         "rank sent of `x`. Give it this step's gradient `g` together with what earlier steps have left, `residual`. Return the "
-        "mean, and what is left now."
+        "mean, and what is left now. Call `average` once, and leave `g` as it is."
     ),
     reference=error_feedback,
     also_right=(in_the_residuals_memory, with_a_clone),

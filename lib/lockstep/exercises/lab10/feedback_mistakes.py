@@ -108,6 +108,23 @@ def mean_alone(average, g, residual):
     return average(g + residual)[0]
 
 
+def into_the_gradient(average, g, residual):
+    g += residual
+    mean, sent = average(g)
+    return mean, g - sent
+
+
+def fades(average, g, residual):
+    corrected = g + 0.9 * residual
+    mean, sent = average(corrected)
+    return mean, corrected - sent
+
+
+def residual_alone(average, g, residual):
+    mean, sent = average(residual)
+    return mean, g + residual - sent
+
+
 MISTAKES = (
     Mistake(
         "residual not carried",
@@ -203,6 +220,22 @@ MISTAKES = (
         "residual first",
         residual_first,
         "You return the residual first. Asked is the mean, then the residual.",
+    ),
+    Mistake(
+        "writes into the gradient",
+        into_the_gradient,
+        "`g += residual` writes into the gradient, which is the caller's. `g + residual` makes a new tensor.",
+    ),
+    Mistake(
+        "the residual fades",
+        fades,
+        "A part of the residual is thrown away in each step. What was not sent is owed in full: add all of it.",
+    ),
+    Mistake(
+        "sends the residual alone",
+        residual_alone,
+        "`average` gets the residual alone, and this step's gradient has to wait for the next. Give it both: the gradient together "
+        "with the residual.",
     ),
     Mistake(
         "mean alone",

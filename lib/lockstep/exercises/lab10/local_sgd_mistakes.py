@@ -62,6 +62,14 @@ def before_the_step(comm, parameters, step, steps, every):
         step(i)
 
 
+def before_the_first_step(comm, parameters, step, steps, every):
+    for i in range(steps):
+        if i % every == 0:
+            averages(comm, parameters)
+        step(i)
+    averages(comm, parameters)
+
+
 def adds_up(comm, parameters, step, steps, every):
     trained(comm, parameters, step, steps, due=due_after(steps, every), average=lambda c, p: averages(c, p, "sum"))
 
@@ -159,6 +167,11 @@ MISTAKES = (
         "averages before the step",
         before_the_step,
         "You average before the step instead of after it, so that the step just taken is not in the mean.",
+    ),
+    Mistake(
+        "once more before the first step",
+        before_the_first_step,
+        "You average before the first step as well. All ranks begin with the same parameters, so that sends them for nothing.",
     ),
     Mistake(
         "sum for mean",

@@ -36,7 +36,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (8, 0.125, "top-k", 2, 0.3), (8, 0.125, "top-k", 0, 0.3), (7, 0.4, "random-k", 0, 3), (1, 0.1, "random-k", 4, 1), (1, 0.1, "top-k", 4, 1),
         (5, 0.02, "top-k", 4, 25),
     ):  # fmt: skip
-        n = 1000 * int(rng.integers(300, 9000)) + (0 if share == 0.125 else 1)
+        n = (
+            1000 * ranks * (int(rng.integers(300, 9000)) // ranks)
+        )  # n and k divide, for who counts whole chunks of a ring
         k = round(share * n)
         seconds, bandwidth = milliseconds / 1000, gigabytes * 1e9
         name = f"{method}, {k:,} of {n:,} numbers, {ranks} rank{'s' if ranks > 1 else ''}, {milliseconds} ms, {gigabytes} GB/s"
@@ -53,7 +55,7 @@ PAYS_OFF = Exercise(
         'all-reduce and "compressed" by `method`, its own `seconds` of compressing included; and "break_even", the '
         "bandwidth (bytes a second) below which the compressor is faster: 0 if it never is, infinity if it always is. "
         '"top-k" gathers `k` values and their 4-byte indices from every rank; "random-k" adds up `k` values by a ring, '
-        "at places that all ranks know. Leave latency out, and let a ring divide its numbers evenly, fractions included."
+        "at places that all ranks know. Leave latency out; a ring divides its numbers evenly."
     ),
     reference=pays_off,
     also_right=(by_messages, by_a_ratio),
@@ -71,7 +73,7 @@ PAYS_OFF = Exercise(
         "Dense: `2 (N-1)/N` times 4n bytes. top-k: `N-1` payloads of 8k bytes. random-k: as dense, with k for n. All of it "
         "over the bandwidth; then the seconds of compressing.",
         "At the break-even the bytes that are saved take as long as compressing: `saved / bandwidth = seconds`. No bytes "
-        "saved: it never pays. Nothing spent: it always does.",
+        "saved: it never pays. Otherwise, nothing spent: it always does.",
     ),
     mistakes=MISTAKES,
 )  # fmt: skip

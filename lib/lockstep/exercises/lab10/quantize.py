@@ -1,8 +1,8 @@
 """10.1 `quantize`: a gradient averaged with a byte for each number on the wire.
 
 Floor 4, room `exercises`. What a right function returns is random, so it is judged by bounds: no number is further from the
-mean than codes allow, and over many equal blocks the errors cancel. With 2 x 512 blocks on two ranks the mean error's variance
-is at most 3/8 square steps for each block, also for who rounds a second time; by Bernstein's inequality a right function is
+mean than codes allow, and over many equal blocks the errors cancel, are those of whole codes, and do not go together. With
+2 x 512 blocks on two ranks the mean error's variance is at most 3/8 square steps for each block, also for who rounds a second time; by Bernstein's inequality a right function is
 off by 0.15 steps in fewer than one of 10^9 checks.
 """
 
@@ -21,14 +21,25 @@ from lockstep.exercises.exercise import Case, Exercise, on_ranks
 from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab05.likeness import by_first_failure
 from lockstep.exercises.lab10.quantize_mistakes import MISTAKES
-from lockstep.exercises.lab10.quantize_symptoms import MOST_OFF, bias_of, means_of, steps_of
+from lockstep.exercises.lab10.quantize_symptoms import (
+    MOST_OFF,
+    bias_of,
+    errors_of,
+    least_bytes,
+    means_of,
+    sends_too_little,
+    steps_of,
+)
 from lockstep.exercises.lab10.results import same_shape
 from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
 
 BLOCKS = 512  # equal ones, of the case that shows a bias
 LEAST_BIAS = 0.15  # steps
-PATTERN = ((127, 30.3, 17.7, -0.8, -127), (127, 64.3, -50.3, 0.2, -127))  # a block in steps, by rank
+PATTERN = ((127, 30.3, 17.7, -0.8, 31, -127), (127, 64.3, -50.3, 0.2, 65, -127))  # a block in steps, by rank
+WHOLE = 4  # the place of the pattern whose numbers are codes, as is their mean: nobody with 127 codes rounds it
+MOST_COARSE = 0.3  # square steps at that place: 0.11 with 126 codes, 0.43 with 63
+MOST_ALIKE = 0.3  # correlation of two places; independent ones stay below 0.2 but in one of 10^9 checks
 
 
 def quantize(comm, g, block):
@@ -46,7 +57,7 @@ def with_numpy(comm, g, block):
     scales = np.maximum.reduceat(np.abs(numbers), range(0, n, block)).clip(1e-30) / 127
     steps = numbers / scales.repeat(block)[:n]
     down = np.floor(steps)
-    up = np.random.default_rng(comm.rank).random(n) < steps - down
+    up = np.random.default_rng(int(torch.randint(2**31, ()))).random(n) < steps - down
     codes = torch.from_numpy(np.clip(down + up, -127, 127).astype(np.int8))
     total = torch.zeros(n)
     everyones = comm.all_gather(torch.from_numpy(scales)).split(len(scales))
@@ -135,16 +146,42 @@ def nothing_lost_on_average(case: Case, seen: Observation, expected: Observation
     at = int(bias.abs().argmax())
     if abs(bias[at]) <= LEAST_BIAS:
         return None
-    right = torch.stack([own[0][: case.args[0]] for own in case.each]).mean(0)
+    right, means = torch.stack([own[0][: case.args[0]] for own in case.each]).mean(0), means_of(case, seen).float()
     said = (
         f"Each number is right to within a step, but over {2 * BLOCKS:,} equal blocks the mean of number {at} of a block is off "
         f"by {short(bias[at].item())} steps; rounding at random would be off by less than {LEAST_BIAS}."
     )
-    return Finding(said, short(right), short(means_of(case, seen)), ("bias", bias.round(decimals=1)))
+    return Finding(said, short(right), short(means), ("bias", bias.round(decimals=1)))
+
+
+def draws_for_each_number_anew(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """Of the case with many equal blocks: errors of one call, one block and half of the codes."""
+    if case.each[0][0].numel() < BLOCKS:
+        return None
+    one = seen.value[0]
+    if torch.equal(one["mean"], one["again"]):
+        said = (
+            "Called again with the same numbers, your function rounds each of them the same way. A gradient that comes again would "
+            "have the same error again: the random numbers have to be others at each call."
+        )
+        return Finding(said, "another rounding", "the same rounding", ("again",))
+    off = errors_of(case, seen)
+    coarse = off[:, WHOLE].square().mean().item()
+    if coarse > MOST_COARSE:
+        said = (
+            f"Over many blocks, numbers that are whole steps of 1/127 of their block's largest are off by {coarse**0.5:.2f} steps; "
+            "they are codes, and need no rounding."
+        )
+        return Finding(said, "no error", f"{coarse**0.5:.2f} steps", ("coarse", round(coarse, 1)))
+    alike = torch.corrcoef(off[:, 1:4].T).fill_diagonal_(0).max().item()
+    if alike > MOST_ALIKE:
+        said = f"Errors within a block go together: their correlation is {alike:.2f}, where that of independent ones is about 0."
+        return Finding(said, "about 0", f"{alike:.2f}", ("alike",))
+    return None
 
 
 def sends_bytes(case: Case, seen: Observation, expected: Observation) -> Finding | None:
-    """Those of the reference, which pads the last block, and a few more."""
+    """Those of the reference, which pads the last block, and a few more; between two ranks whatever way is taken no fewer."""
     for rank, (one, right) in enumerate(zip(seen.value, expected.value, strict=True)):
         if one["sent"] > right["sent"] + 16 * case.ranks:
             said = (
@@ -153,6 +190,13 @@ def sends_bytes(case: Case, seen: Observation, expected: Observation) -> Finding
             )
             got = [o["sent"] for o in seen.value]
             return Finding(said, f"{right['sent']:,} bytes", f"{one['sent']:,} bytes", ("sent", got))
+    got, least = [one["sent"] for one in seen.value], least_bytes(case)
+    if sends_too_little(case, seen, expected):
+        said = (
+            f"The two ranks send {sum(got):,} bytes together. A byte for each number and four for each block, a float32 scale, are "
+            f"{least:,}."
+        )
+        return Finding(said, f"{least:,} bytes", f"{sum(got):,} bytes", ("sent", got))
     return None
 
 
@@ -170,7 +214,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 OBSERVE = Simulate(twice)
-JUDGE = all_of(a_tensor_on_all_ranks, within_two_steps, nothing_lost_on_average, sends_bytes)
+JUDGE = all_of(
+    a_tensor_on_all_ranks, within_two_steps, nothing_lost_on_average, draws_for_each_number_anew, sends_bytes
+)
 
 QUANTIZE = Exercise(
     id="10.1",
@@ -179,8 +225,9 @@ QUANTIZE = Exercise(
     points=3,
     asks=(
         "Average `g` over the ranks with a byte for each number on the wire: codes of int8, and a float32 scale for each `block` "
-        "of neighbouring numbers (the last block may be shorter). Round each number at random to one of its two neighbouring "
-        "codes, so that on average nothing is lost. Return the mean as a new float32 tensor, the same on every rank."
+        "of neighbouring numbers (the last block may be shorter): its largest magnitude over 127. Round each number at random to "
+        "one of its two neighbouring codes, so that on average nothing is lost; draw for each number, and anew at each call. "
+        "Return the mean as a new float32 tensor, the same on every rank."
     ),
     reference=quantize,
     also_right=(with_numpy, through_owners),

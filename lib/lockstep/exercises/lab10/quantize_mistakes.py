@@ -140,6 +140,12 @@ MISTAKES = (
         "You turn codes back into float32 before you send them, and send as much as without any codes. Send codes and scales.",
     ),
     Mistake(
+        "a scale for each number",
+        wrong.a_scale_for_each_number,
+        "You send a scale for each number: five bytes a number, more than float32 takes. One for each block goes round; each rank "
+        "repeats it for itself.",
+    ),
+    Mistake(
         "wide codes",
         wrong.wide_codes,
         "Your codes travel as whole numbers of four bytes. `.to(torch.int8)` before they are sent.",
@@ -160,6 +166,54 @@ MISTAKES = (
         "zero over zero",
         wrong.zero_over_zero,
         "A block of zeros has the scale 0, and 0/0 is NaN. Divide by 1 there, or by a very small number.",
-        symptom=matches("p_in >= 0"),
+        symptom=shown.any_of(matches("NaN to integer"), matches("p_in >= 0")),  # of Python's floor, and of bernoulli
+    ),
+    Mistake(
+        "cut off after adding",
+        wrong.cut_after_adding,
+        "You add a random number and then cut off the part after the point, as a conversion to int8 does. Below zero that goes up: "
+        "`torch.floor` first.",
+    ),
+    Mistake(
+        "biased: never below zero",
+        wrong.never_below_zero,
+        "Numbers below zero are cut off towards zero: their part after the point is negative, and no random number is below it. "
+        "Count from the code below, `floor`.",
+    ),
+    Mistake(
+        "biased: a coin",
+        wrong.tosses_a_coin,
+        "You round up in half of all cases, whatever the number. Round up as often as the part after the point says: 30.3 in three "
+        "of ten cases.",
+    ),
+    Mistake(
+        "the same random numbers at each call",
+        wrong.the_same_at_each_call,
+        "You seed your generator in each call, so a number that comes again is rounded the same way again, and its error is never "
+        "made good. Use torch's own generator, or one that lives on between calls.",
+    ),
+    Mistake(
+        "one random number for each block",
+        wrong.one_for_each_block,
+        "You draw one random number for a whole block: its numbers go up together or down together, and their errors do not cancel. "
+        "Draw one for each number: `torch.rand_like`.",
+    ),
+    Mistake(
+        "half of the codes",
+        wrong.half_of_the_codes,
+        "You use about half of the codes, so steps are twice as long as a byte allows. Codes go from -127 to 127: divide the largest "
+        "magnitude by 127.",
+    ),
+    Mistake(
+        "scales of two bytes",
+        wrong.scales_of_two_bytes,
+        "Your scales travel with fewer than four bytes. Half precision has no numbers below 6e-8, and gradients have: a small "
+        "block's scale would become 0. Send float32.",
+        symptom=shown.sends_too_little,
+    ),
+    Mistake(
+        "the rest left out",
+        wrong.the_rest_left_out,
+        "Numbers after the last whole block are left out. Fill the last row up with zeros, and cut them off in the end.",
     ),
 )

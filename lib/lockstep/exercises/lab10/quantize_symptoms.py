@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from lockstep.exercises.exercise import Case, Symptom
 from lockstep.exercises.observe import Observation
 
+SLACK = 32  # bytes
 MOST_OFF = 2.001  # steps: one for each rounding of who rounds twice
 
 
@@ -39,10 +40,20 @@ def bias_of(case: Case, seen: Observation, *keys: str) -> Tensor:
 
 def means_of(case: Case, seen: Observation, *keys: str) -> Tensor:
     """Over all whole blocks, and both calls: the mean of each place of a block."""
+    return blocks_of(case, seen, *keys).mean(0)
+
+
+def blocks_of(case: Case, seen: Observation, *keys: str) -> Tensor:
+    """All whole blocks of what both calls returned, a row each."""
     block = case.args[0]
     whole = len(case.each[0][0]) // block * block
-    got = torch.stack([seen.value[0][key][:whole].view(-1, block) for key in keys or ("mean", "again")])
-    return got.double().mean((0, 1))
+    return torch.cat([seen.value[0][key][:whole].view(-1, block) for key in keys or ("mean", "again")]).double()
+
+
+def errors_of(case: Case, seen: Observation) -> Tensor:
+    """Of the case with equal blocks: the error of each number, a block in a row, in steps of the mean's codes."""
+    gradients = torch.stack([own[0] for own in case.each])[:, : case.args[0]]
+    return (blocks_of(case, seen) - gradients.mean(0)) / steps_of(gradients, case.args[0]).mean(0)
 
 
 def wrapped(sums: Tensor) -> Tensor:
@@ -91,6 +102,19 @@ def differs_from_call_to_call(case: Case, seen: Observation, expected: Observati
         return False
     first, again = bias_of(case, seen, "mean"), bias_of(case, seen, "again")
     return bool(((first - again).abs() > 0.2).any())
+
+
+def sends_too_little(case: Case, seen: Observation, expected: Observation) -> bool:
+    """Two ranks return what is right, and less than a byte for each number and four for each block went round."""
+    if seen.error is not None or case.ranks != 2:
+        return False
+    return sum(one["sent"] for one in seen.value) < least_bytes(case) - SLACK
+
+
+def least_bytes(case: Case) -> int:
+    """That two ranks send together, whatever way is taken."""
+    n = len(case.each[0][0])
+    return 2 * (n + 4 * -(-n // case.args[0]))
 
 
 # Legend of the centres: x codes before rounding, s steps, by rank; p ranks.

@@ -5,6 +5,9 @@ Floor 4, room `exercises`; what each of them is told is in `quantize_mistakes.py
 
 from __future__ import annotations
 
+import math
+import random
+
 import torch
 from torch.nn import functional as F
 
@@ -159,6 +162,51 @@ def whole_blocks_alone(comm, g, block):
 def zero_over_zero(comm, g, block):
     rows = F.pad(g, (0, -len(g) % block)).view(-1, block)
     scales = by_block(rows) / 127
-    steps = rows / scales
-    codes = (steps.floor() + torch.bernoulli(steps - steps.floor())).clamp(-127, 127)
-    return decoded(comm, codes.to(torch.int8), scales)[: len(g)]
+    codes = [math.floor(step + random.random()) for step in (rows / scales).flatten().tolist()]
+    return decoded(comm, torch.tensor(codes).clamp(-127, 127).to(torch.int8).view_as(rows), scales)[: len(g)]
+
+
+def cut_after_adding(comm, g, block):
+    return quantized(comm, g, block, rounded=lambda x: torch.trunc(x + torch.rand_like(x)).clamp(-127, 127))
+
+
+def never_below_zero(comm, g, block):
+    """The part after the point is negative there, and no random number is below it."""
+    return quantized(comm, g, block, rounded=lambda x: torch.trunc(x) + (torch.rand_like(x) < x - torch.trunc(x)))
+
+
+def tosses_a_coin(comm, g, block):
+    return quantized(comm, g, block, rounded=lambda x: (x.floor() + (torch.rand_like(x) < 0.5)).clamp(-127, 127))
+
+
+def a_scale_for_each_number(comm, g, block):
+    def averaged(comm, codes, scales):
+        return decoded(comm, codes, scales.expand_as(codes).contiguous())
+
+    return quantized(comm, g, block, averaged=averaged)
+
+
+def the_same_at_each_call(comm, g, block):
+    def rounded(x):
+        return torch.floor(x + torch.rand(x.shape, generator=torch.Generator().manual_seed(comm.rank))).clamp(-127, 127)
+
+    return quantized(comm, g, block, rounded=rounded)
+
+
+def one_for_each_block(comm, g, block):
+    return quantized(comm, g, block, rounded=lambda x: torch.floor(x + torch.rand(len(x), 1)).clamp(-127, 127))
+
+
+def half_of_the_codes(comm, g, block):
+    return quantized(comm, g, block, most=63)
+
+
+def scales_of_two_bytes(comm, g, block):
+    def averaged(comm, codes, scales):
+        return decoded(comm, codes, scales.half())
+
+    return quantized(comm, g, block, averaged=averaged)
+
+
+def the_rest_left_out(comm, g, block):
+    return quantized(comm, g[: len(g) // block * block], block)

@@ -65,11 +65,12 @@ def top_k_stub(comm, g, k):
 def sends_and_counts(fn: Callable[..., Any], comm: Communicator, g: Tensor, k: int) -> dict[str, Any]:
     """What it returns, and the bytes that left this rank."""
     before = comm.traffic.bytes_sent
-    value = fn(comm, g.clone(), k)
-    sent = comm.traffic.bytes_sent - before
+    own = g.clone()
+    value = fn(comm, own, k)
+    sent, kept = comm.traffic.bytes_sent - before, torch.equal(own, g)
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        return {"mean": value, "count": None, "sent": sent}
-    return {"mean": value[0], "count": value[1], "sent": sent}
+        return {"mean": value, "count": None, "sent": sent, "kept": kept}
+    return {"mean": value[0], "count": value[1], "sent": sent, "kept": kept}
 
 
 def is_a_pair(case: Case, seen: Observation, expected: Observation) -> Finding | None:
@@ -120,6 +121,14 @@ def _right_with_ties(case: Case, seen: Observation, expected: Observation) -> Fi
     return None
 
 
+def leaves_the_gradient(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    for rank, one in enumerate(seen.value):
+        if not one["kept"]:
+            said = f"The mean is right, but rank {rank}'s `g` has changed."
+            return Finding(said, "`g` as it was", "other numbers", ("kept", [o["kept"] for o in seen.value]))
+    return None
+
+
 def sends_little(case: Case, seen: Observation, expected: Observation) -> Finding | None:
     most = (case.ranks - 1) * case.args[0] * PAIR
     for rank, one in enumerate(seen.value):
@@ -142,11 +151,15 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for ranks, n, k, words in (
         (2, 6, 2, ""), (3, 41, 3, "one place chosen by all"),
         (2, 9, 4, "three equally large on one rank, all zero on the other"),
+        (2, 33_000, 2, "the largest of them last"),
     ):  # fmt: skip
         each = [torch.tensor(rng.permutation(n) - 0.37 * n, dtype=torch.float32) for _ in range(ranks)]
         if "chosen by all" in words:
             for r, g in enumerate(each):
                 g[4] = (40 + r) * (-1) ** r
+        if "last" in words:
+            for g in each:
+                g[-2:] = torch.tensor(rng.uniform(1, 2, 2) * [-n, n], dtype=torch.float32)
         if "equally" in words:
             each[1] = torch.tensor([0.5, -3, 2.5, 0.25, -3, 9, 3, -1, 12.0])
         if "zero" in words:
@@ -156,7 +169,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 OBSERVE = Simulate(sends_and_counts)
-JUDGE = all_of(is_a_pair, right_mean, sends_little, counts_what_it_sends)
+JUDGE = all_of(is_a_pair, right_mean, leaves_the_gradient, sends_little, counts_what_it_sends)
 
 TOP_K = Exercise(
     id="10.3",
@@ -166,7 +179,7 @@ TOP_K = Exercise(
     asks=(
         "Send the `k` numbers of `g` that are largest in magnitude, and their places, to all ranks. Return `(mean, sent)`: "
         "the mean over ranks of these sparse gradients, dense and the same on every rank, and the bytes that this rank sent "
-        "for it."
+        "for it. Leave `g` as it is."
     ),
     reference=top_k,
     also_right=(by_sorting, by_wide_indices),
