@@ -59,7 +59,9 @@ def test_nothing_internal_is_shown_where_a_function_crashes():
     for exercise_id in ("11.1", "11.4"):
         outcome = verdict_on(find(exercise_id), crashes)
         assert outcome.status == "crashed" and "{" not in outcome.expected and "('" not in outcome.expected
-        assert {"11.1": "rank 0's `work 0` (0 to 2)", "11.4": "uses block 0 at 5 ms"}[exercise_id] in outcome.expected
+        assert {"11.1": "rank 0's `work 0` (0 to 2)", "11.4": "uses blocks 0 in buffers 0, from 5 ms"}[
+            exercise_id
+        ] in outcome.expected
 
 
 def path_by_recursion(trace):

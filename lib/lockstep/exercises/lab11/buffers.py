@@ -6,7 +6,7 @@ Floor 4, room `exercises`. How it is run and judged; right functions are in `buf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -83,19 +83,21 @@ def _noting(call: Callable[..., Any], places: list[int], strange: list[str]) -> 
 
 
 def in_words(found: list[dict[str, list[Any]]], seconds: float) -> list[str]:
-    """By rank: the blocks, each with its buffer and when it began; all that `diagnose` tells beside the timeline."""
+    """By rank the blocks, their buffers and when each began: what `diagnose` tells beside the timeline."""
     told = []
     for rank, one in enumerate(found):
-        blocks = [
-            f"{i} at {begun / MS:.4g} ms in {f'buffer {place}' if place < 2 else 'memory of its own'}"
-            for i, begun, place in zip(one["order"], one["begun"], one["places"], strict=True)
-        ]
-        held = f"; a call has the buffer of {', '.join(map(str, one['lent']))} meanwhile" if one["lent"] else ""
-        calls = f"; another tensor goes into {one['strange'][0]}" if one["strange"] else ""
-        told.append(
-            f"{('makes', 'uses')[rank]} block {', '.join(blocks) or 'none'}{held}{calls}; all ends at {seconds / MS:.4g} ms"
-        )
+        blocks, begun = _listed(one["order"]), _listed(f"{when / MS:.4g}" for when in one["begun"])
+        where = _listed("neither" if place > 1 else place for place in one["places"])
+        verb = ("makes", "uses")[rank]
+        did = f"{verb} blocks {blocks} in buffers {where}, from {begun} ms" if blocks else f"{verb} nothing"
+        held = f", while a call has the buffer of {_listed(one['lent'])}" if one["lent"] else ""
+        calls = f", another tensor goes into {one['strange'][0]}" if one["strange"] else ""
+        told.append(f"{did}{held}{calls}; {seconds / MS:.4g} ms in all")
     return told
+
+
+def _listed(values: Iterable[object]) -> str:
+    return " ".join(map(str, values))
 
 
 def every_block_arrives(case: Case, seen: Observation, expected: Observation) -> Finding | None:
