@@ -90,7 +90,8 @@ QUESTIONS = (
         (
             Option(
                 "Those of int8, as they are all of one size.",
-                "Codes count steps of different length on each rank, and their sums do not fit into a byte.",
+                "Codes count steps of different length on each rank, and their sums do not fit into a byte. Ranks can share out the "
+                "adding, as the library's do; but nothing is added up on the way.",
             ),
             Option(
                 "Those of top-k, if all ranks take the same k.",
