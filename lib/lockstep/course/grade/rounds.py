@@ -1,11 +1,13 @@
 """Judging one submission: in one round, or in two where its functions build on each other.
 
 Floor 4, room `course`; read `borrowed` first. What was judged in the first round decides whether the second has the
-student's own function or the library's, as `mine` does in the notebook.
+student's own function or the library's, as `mine` does in the notebook. No exercise is judged beside a lent text that
+holds its answer: what is lent runs in the student's process, where a closure gives away all that it calls.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -42,9 +44,16 @@ def judge_submission(
 
     def ask(some: Sequence[Any], passed: set[str]) -> dict[str, Outcome]:
         lent = {id: text for id in asked - passed if (text := library(id)) is not None}
-        program = resolved(submission.program, functions, passed, lent)
-        outcomes = judge(submission.lab, program, seed, exercises=some, isolation=isolation)
-        found = {one.exercise: _explained(one, functions.get(one.exercise, ""), submission) for one in outcomes}
+        groups: dict[frozenset[str], list[Any]] = {}
+        for one in some:
+            names = {functions.get(one.id, ""), (library(one.id) or ("", ""))[1]}
+            groups.setdefault(frozenset(id for id, (text, _) in lent.items() if names & _defined(text)), []).append(one)
+        found: dict[str, Outcome] = {}
+        for telling, those in groups.items():
+            kept = {id: text for id, text in lent.items() if id not in telling}
+            program = resolved(submission.program, functions, passed, kept)
+            outcomes = judge(submission.lab, program, seed, exercises=those, isolation=isolation)
+            found |= {one.exercise: _explained(one, functions.get(one.exercise, ""), submission) for one in outcomes}
         lacking = [one.id for one in some if one.id not in found]
         if lacking:
             raise RuntimeError(f"no verdict came for {', '.join(lacking)}")
@@ -59,6 +68,11 @@ def judge_submission(
         verdicts = {id: one.verdict for id, one in {**(known or {}), **found}.items() if one is not None}
         found |= ask(then, {id for id in own if verdicts.get(id) == "passed"})
     return found
+
+
+def _defined(text: str) -> set[str]:
+    """Names of the functions and classes that a lent text defines."""
+    return {one.name for one in ast.walk(ast.parse(text)) if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
 
 
 def _explained(outcome: Outcome, function: str, submission: Submission) -> Outcome:

@@ -16,8 +16,9 @@ from torch.nn import functional as F
 from lockstep.comm import Communicator
 from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
-from lockstep.exercises.judge import Finding
+from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab05.sending import sends_at_least
 from lockstep.exercises.lab05.toys import build, first_that_differs, in_words, named_first, shards
 from lockstep.exercises.observe import Observation, Simulate
 
@@ -219,7 +220,14 @@ def misses_a_gradient(case: Case, seen: Observation, expected: Observation) -> b
     return seen.error is not None and "NoneType" in seen.error.message
 
 
-OBSERVE, JUDGE = Simulate(after_backward), right_gradients
+def its_gradients(case: Case, expected: Observation, rank: int) -> int:
+    """Bytes of the gradients that this rank's own samples have: they count in everybody's mean."""
+    gradients, _ = expected.value[rank]
+    used = [one for name, one in gradients.items() if rank == 0 or not name.startswith("other.")]
+    return sum(one.nbytes for one in used) if len(case.each[rank][0]) else 0
+
+
+OBSERVE, JUDGE = Simulate(after_backward), all_of(right_gradients, sends_at_least(its_gradients))
 
 AVERAGE = Exercise(
     id="05.2",

@@ -130,6 +130,29 @@ def bytes_sent(seen: Observation, rank: int) -> int:
     return sum(m.bytes for m in seen.trace.messages if m.src == rank and begun <= m.sent <= done)
 
 
+def charged(seen: Observation, rank: int) -> list[int]:
+    """For each backward pass, how many layers of the model took their time in it."""
+    spans = [s for s in seen.trace.spans if s.rank == rank and s.name.startswith("backward ")]
+    inside = [
+        [s for s in spans if begun - INSTANT <= s.start <= s.end <= ended + INSTANT]
+        for begun, ended, _ in passes(seen, rank)
+    ]
+    return [len([s for s in one if s.end - s.start >= LAYER - INSTANT]) for one in inside]
+
+
+def keeps_the_clock(case: Case, seen: Observation, expected: Observation) -> Finding | None:
+    """Every layer's backward still costs its time: without that no reduction can be late."""
+    for rank in range(case.ranks):
+        got, want = charged(seen, rank), charged(expected, rank)
+        if got != want:
+            return Finding(
+                f"On rank {rank} the model's layers take no time any more: the hooks that measure when a gradient is "
+                "ready are gone, or they were called by somebody else. Leave hooks alone that you did not register.",
+                f"{in_words(want)} layers take their time, by backward pass", in_words(got), ("clock", got),
+            )  # fmt: skip
+    return None
+
+
 def overlaps(case: Case, seen: Observation, expected: Observation) -> Finding | None:
     """One reduction for each bucket, none without `sync`, each begun when its bucket is full, none waited for."""
     for rank in range(case.ranks):
@@ -191,4 +214,4 @@ def _late(case: Case, rank: int, seen: Observation, expected: Observation) -> Fi
     )  # fmt: skip
 
 
-OBSERVE, JUDGE = Simulate(trained), all_of(begins_like_rank_0, averages, overlaps, forgets_handles)
+OBSERVE, JUDGE = Simulate(trained), all_of(begins_like_rank_0, averages, keeps_the_clock, overlaps, forgets_handles)
