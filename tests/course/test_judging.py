@@ -10,6 +10,7 @@ from cheats import SCALED, TOTAL, scaled
 
 from lockstep.comm import Traffic
 from lockstep.course.grade import judging
+from lockstep.course.grade.answers import OF_LAB
 from lockstep.course.grade.credit import partial_points
 from lockstep.course.grade.judging import definition, grade_program
 from lockstep.course.grade.known import known
@@ -43,13 +44,19 @@ def outcome(text, exercise=SCALED, **asked):
 
 
 def test_exercises_of_every_kind_pass_in_the_box_with_what_traffic_and_time_they_need():
-    # A drive with models and virtual time, a rank function with a forbidden collective, a kernel, a schedule.
-    for id in ("05.4", "04.4", "01.2", "07.5"):
+    # A drive with models and virtual time, a rank function with a forbidden collective, a kernel, a schedule; then a
+    # trace, which did not arrive while a refusal of one dataclass reached what all with slots share; a case with a
+    # class of its lab; an observer around another, of ranks.
+    for id in ("05.4", "04.4", "01.2", "07.5", "11.1", "11.2", "11.4"):
         exercise = registry.find(id)
         text = standalone(exercise.reference) + f"\n\n{exercise.function} = {exercise.reference.__name__}\n"
         one = outcome(text, id, lab=exercise.lab)
         assert (one.verdict, one.points, one.of) == ("passed", exercise.points, exercise.points), one
         assert one.level.startswith("process") and one.version == exercise.version
+
+
+def test_every_lab_says_which_answers_refuse():
+    assert {one.lab for one in registry.all()} - {"00"} == set(OF_LAB)
 
 
 def test_a_known_mistake_gets_its_sentence_and_other_exercises_their_points():

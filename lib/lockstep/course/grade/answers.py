@@ -32,6 +32,11 @@ OF_LAB: dict[str, tuple[str, ...]] = {
     ),
     "09": ("lockstep.parallel", "lockstep.cost.sharded_state", "lockstep.cost.memory", "lockstep.cost.traffic"),
     "10": ("lockstep.compress",),
+    "11": (
+        "lockstep.trace.path", "lockstep.trace.measures.overlap_share", "lockstep.trace.slack",
+        "lockstep.parallel.bucket_plan", "lockstep.parallel.priority", "lockstep.parallel.predict",
+        "lockstep.data.prefetch",
+    ),
 }  # fmt: skip
 
 # Others of the same lab are handed what these have to write.

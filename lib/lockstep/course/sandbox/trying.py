@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import SimpleNamespace
+from typing import Any
 
 import cloudpickle
 
@@ -105,27 +106,47 @@ def _define(child: Child, exercise: Exercise, program: Program, refused: Sequenc
 
 def _observe(child: Child, exercise: Exercise, case: Case, deadline: float) -> Observation:
     limits = {"seconds": EACH, "patience": max(0.1, deadline - time.monotonic())}
-    if isinstance(exercise.observe, Simulate):
-        each = None if case.each is None else [dumps(tuple(own)) for own in case.each]
-        payload = dumps((case.args, dict(case.kwargs), case.world.get("seed", 0)))
-        return observe_ranks(child, {"ranks": payload, "each": each, **limits}, case, exercise.forbidden, deadline)
-    payload = dumps(SimpleNamespace(args=case.args, kwargs=dict(case.kwargs), ranks=None))  # no name, nothing expected
+    *around, observe = _layers(exercise)
+    if isinstance(observe, Simulate):
+        with by_value(exercise):  # a case may hold an object of its lab's
+            each = None if case.each is None else [dumps(tuple(own)) for own in case.each]
+            payload = dumps((case.args, dict(case.kwargs), case.world.get("seed", 0)))
+        seen = observe_ranks(child, {"ranks": payload, "each": each, **limits}, case, exercise.forbidden, deadline)
+        return _told(around, seen)
+    with by_value(exercise):  # neither the case's name nor what is expected
+        payload = dumps(SimpleNamespace(args=case.args, kwargs=dict(case.kwargs), ranks=None))
     child.send(deadline, call=payload, **limits)
-    return read_observation(listen(child, "seen", deadline + GRACE)["seen"])
+    return _told(around, read_observation(listen(child, "seen", deadline + GRACE)["seen"]))
+
+
+def _layers(exercise: Exercise) -> list[Any]:
+    """The observer, outermost first: one that has `of` puts what its `observe` saw in another form, which is done here."""
+    layers = [exercise.observe]
+    while hasattr(layers[-1], "of"):
+        layers.append(layers[-1].observe)
+    return layers
+
+
+def _told(around: Sequence[Any], seen: Observation) -> Observation:
+    for layer in reversed(around):
+        seen = layer.of(seen)
+    return seen
 
 
 @lru_cache(maxsize=128)
 def _observer(exercise: Exercise) -> bytes:
     """What runs beside the student's function: an observer, or the drive of a rank function; no judge, no reference."""
+    observe = _layers(exercise)[-1]
     with by_value(exercise):
-        return dumps(exercise.observe.drive if isinstance(exercise.observe, Simulate) else exercise.observe)
+        return dumps(observe.drive if isinstance(observe, Simulate) else observe)
 
 
 @contextmanager
 def by_value(exercise: Exercise) -> Iterator[None]:
     """Let functions of the labs' modules, and of an instructor's own, be pickled whole: a box has no such modules."""
-    own = {exercise.reference.__module__, type(exercise.observe).__module__}
-    own |= {getattr(getattr(exercise.observe, "drive", None), "__module__", exercise.reference.__module__)}
+    observe = _layers(exercise)[-1]
+    own = {exercise.reference.__module__, type(observe).__module__}
+    own |= {getattr(getattr(observe, "drive", None), "__module__", exercise.reference.__module__)}
     own = {name for name in own if not name.startswith("lockstep.")}
     names = [name for name in sys.modules if LAB.fullmatch(name) or name in own]
     for name in names:

@@ -257,14 +257,14 @@ class BoxedHandle:
     def __init__(
         self, comm: BoxedCommunicator, key: int, buffer: Lent | None, finish: Callable[[dict[str, Any]], Any]
     ) -> None:
-        self._comm, self.key, self._buffer, self._finish = comm, key, buffer, finish
+        self._comm, self.key, self.buffer, self._finish = comm, key, buffer, finish
         self._waited, self._result = False, None
         comm.unfinished.append(self)
 
     @property
     def changed(self) -> bool:
         """Whether the program wrote into the buffer that the call has until `wait()`."""
-        return self._buffer is not None and self._buffer.changed()
+        return self.buffer is not None and self.buffer.changed()
 
     def wait(self) -> Any:
         if not self._waited:

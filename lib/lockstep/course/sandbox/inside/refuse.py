@@ -88,7 +88,8 @@ def _functions(thing: Any) -> Iterator[types.FunctionType]:
         yield thing
     elif isinstance(thing, type):
         for value in vars(thing).values():
-            yield from _plain_functions(value)
+            # Not what classes share: a dataclass with slots is pickled by two functions of `dataclasses`.
+            yield from (one for one in _plain_functions(value) if one.__module__ == thing.__module__)
     elif isinstance(thing, types.ModuleType):
         inside = thing.__name__ + "."
         for name, module in list(sys.modules.items()):
