@@ -102,11 +102,11 @@ def test_an_instructor_grades_fills_the_gradebook_and_regrades(place, monkeypatc
 
     judge_by(monkeypatch, lambda *args, **kwargs: judged(*args, right=3, **kwargs))
     kept = invoke("regrade", "download.zip", "--fresh", "--diff")
-    assert "No mark changes." in kept.output and "1 marks of 1 students would have fallen and were kept" in kept.output
-    assert "Nothing was written" in kept.output
+    assert "No mark changes: " in kept.output and "1 mark of 1 student would have fallen; those" in kept.output
+    assert "Nothing was written to grades/: --diff only looks." in kept.output
     lower = invoke("regrade", "download.zip", "--fresh", "--lower")
     assert "00.1" in lower.output and "passed → partial" in lower.output
-    assert "Written to grades/" in lower.output and "1 marks of 1 students change." in lower.output
+    assert "Written to grades/" in lower.output and "1 mark of 1 student changes." in lower.output
     rows = json.loads((place / "grades/ledger.json").read_text())
     assert [row["points"] for row in rows] == [4, 0]
 
@@ -124,6 +124,17 @@ def test_exit_status_says_whether_everybody_has_a_result(place, monkeypatch):
         and "1 without a result" in shown.output
         and "RuntimeError" in (place / "grades/notes.txt").read_text()
     )
+
+
+def test_who_stops_it_is_told_that_it_goes_on(place, monkeypatch):
+    # Ctrl-C ended a batch of an hour without a word, and nothing said that most of it was kept.
+    def stops(request, rules, progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "grade", stops)
+    shown = invoke("grade", "download.zip")
+    assert shown.exit_code == 130 and "the same command again; it goes on where it stopped" in shown.output
+    assert "it begins anew" in invoke("grade", "download.zip", "--fresh").output
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
+from lockstep.course.grade.characters import writable
+
 MOST_BYTES = 128 * 2**20  # of one file, once unpacked
 MOST_MEMBERS = 20_000
 DEEPEST = 3  # zips within zips: an LMS's, a student's, that of `submit()`
@@ -34,7 +36,7 @@ class Piece:
     @property
     def name(self) -> str:
         """Its own file name, whatever leads to it."""
-        return PurePosixPath(self.inside[-1]).name if self.inside else self.path.name
+        return writable(PurePosixPath(self.inside[-1]).name if self.inside else self.path.name)
 
     @property
     def is_zip(self) -> bool:
@@ -126,6 +128,8 @@ def _refused(entry: zipfile.ZipInfo) -> str:
         return "is a link"
     if name.startswith("/") or ".." in name.split("/") or name[1:2] == ":":
         return "has a path that leaves its folder"
+    if not PurePosixPath(name).parts:
+        return "has no name"
     return "is locked by a password" if entry.flag_bits & 1 else ""
 
 

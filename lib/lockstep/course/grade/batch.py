@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lockstep
 from lockstep.course.grade.borrowed import borrowed
 from lockstep.course.grade.cache import Cache, Key
+from lockstep.course.grade.characters import writable
 from lockstep.course.grade.collect import Handin
 from lockstep.course.grade.outcome import Outcome
 from lockstep.course.grade.program import LabText
@@ -80,6 +81,14 @@ def _graded(submission: Submission, rules: Rules, cache: Cache) -> Graded:
     """Judge one submission, or say why nothing in it can be judged."""
     if not submission.lab:
         return Graded(submission)
+    try:
+        return _judged(submission, rules, cache)
+    except Exception as error:  # our fault, not the student's: no result rather than a wrong one
+        why = f"Grading itself failed: {type(error).__name__}: {str(error)[:300]}."
+        return Graded(submission, (), writable(why))
+
+
+def _judged(submission: Submission, rules: Rules, cache: Cache) -> Graded:
     name, doubt = rules.whose(submission)
     values = rules.values(submission.lab, name)
     if submission.problem:
@@ -89,13 +98,11 @@ def _graded(submission: Submission, rules: Rules, cache: Cache) -> Graded:
     keys = {value.id: _key(submission, value, variant, rules, versions) for value, variant in values}
     known = {id: cache.get(key) for id, key in keys.items()}
     missing = [value for value, _ in values if known[value.id] is None]
-    try:
-        fresh = judge_submission(
-            submission, missing, rules.labs[submission.lab].functions, rules.seed, judge=rules.judge,
-            library=lambda id: rules.library(own.get(id, id)), isolation=rules.isolation, known=known,
-        )  # fmt: skip
-    except Exception as error:  # our fault, not the student's: no result rather than a wrong one
-        return Graded(submission, (), f"Grading itself failed: {type(error).__name__}: {str(error)[:300]}.")
+    fresh = judge_submission(
+        submission, missing, rules.labs[submission.lab].functions, rules.seed, judge=rules.judge,
+        library=lambda id: rules.library(own.get(id, id)), isolation=rules.isolation, known=known,
+    )  # fmt: skip
+    fresh = {id: _writable(outcome) for id, outcome in fresh.items()}
     for id, outcome in fresh.items():
         cache.put(keys[id], outcome)
     return Graded(submission, tuple(fresh.get(value.id) or known[value.id] for value, _ in values), "", doubt)
@@ -106,6 +113,11 @@ def _key(submission: Submission, value: Any, variant: str, rules: Rules, version
     return Key(
         submission.digest, value.id, value.version, variant, float(value.points), rules.seed, lockstep.__version__, lent
     )  # fmt: skip
+
+
+def _writable(outcome: Outcome) -> Outcome:
+    """A sentence may quote what the student's function returned or raised."""
+    return replace(outcome, sentence=writable(outcome.sentence), hint=writable(outcome.hint))
 
 
 def _unread(value: Any, why: str) -> Outcome:

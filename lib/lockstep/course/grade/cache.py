@@ -73,7 +73,7 @@ def write_whole(file: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a private file whole or not at all."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".part-")
     try:
-        with os.fdopen(descriptor, "w", encoding=encoding, newline="") as out:
+        with os.fdopen(descriptor, "w", encoding=encoding, errors="backslashreplace", newline="") as out:
             out.write(text)
         os.replace(name, file)
     except BaseException:

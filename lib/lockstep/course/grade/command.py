@@ -5,6 +5,7 @@ Floor 4, room `course`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,9 +18,17 @@ from lockstep.course.grade.program import source_of
 from lockstep.course.grade.public import likenesses
 from lockstep.course.grade.released import rules_of, titles_of
 from lockstep.course.grade.result import Result
-from lockstep.course.grade.show import has_terminal, progress_bar, show_batch, show_changes, show_statistics
+from lockstep.course.grade.show import (
+    MOST_LINES,
+    counted,
+    has_terminal,
+    progress_bar,
+    show_batch,
+    show_changes,
+    show_statistics,
+)
 from lockstep.course.grade.viva import viva
-from lockstep.course.grade.writing import write_all, write_gradebook
+from lockstep.course.grade.writing import Written, write_all, write_gradebook
 from lockstep.course.release.toml import Release, read_release
 
 
@@ -44,14 +53,15 @@ def grade_batch(
     show_statistics(batch)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"\nIn {request.out}/, which is private and which git ignores:")
-    for line in written:
+    for line in written.said:
         console.print(f"  {line}", markup=False)
+    _show_lost(written, console)
     if gradebook is not None:
         for line in write_gradebook(request.out, gradebook, batch.results, chosen):
             console.print(line, markup=False)
     if questions:
         _viva(request.out, batch, rules, questions, console)
-    return batch.complete
+    return batch.complete and not written.lost
 
 
 def regrade_batch(request: Request, release_file: Path, *, isolation: str = "auto") -> bool:
@@ -65,22 +75,42 @@ def regrade_batch(request: Request, release_file: Path, *, isolation: str = "aut
     console = Console(highlight=False, soft_wrap=True)
     if kept:
         console.print(
-            f"{sum(len(one.kept) for one in kept)} marks of {len(kept)} students would have fallen and were kept; "
-            "--lower lets them fall."
+            f"{counted(sum(len(one.kept) for one in kept), 'mark')} of {counted(len(kept), 'student')} would have "
+            "fallen; those of the last run stay, unless you say --lower."
         )
-    if request.keep:
-        values = [one for lab in release.labs for one in release.values(lab.number)]
-        write_all(request.out, batch, _titles(release, rules, batch), *likenesses(batch.results, values, rules.labs))
-        console.print(f"Written to {request.out}/.", markup=False)
-    else:
-        console.print("Nothing was written: without --diff the new marks are.")
-    return batch.complete
+    if not request.keep:
+        console.print(f"Nothing was written to {request.out}/: --diff only looks. Leave it out to write.", markup=False)
+        return batch.complete
+    values = [one for lab in release.labs for one in release.values(lab.number)]
+    pairs, texts = likenesses(batch.results, values, rules.labs)
+    written = write_all(request.out, batch, _titles(release, rules, batch), pairs, texts)
+    console.print(f"Written to {request.out}/.", markup=False)
+    _show_lost(written, console)
+    return batch.complete and not written.lost
+
+
+def _show_lost(written: Written, console: Console) -> None:
+    """What could not be written, as far as it fits a screen; in a log, without the names that files have."""
+    if written.lost and not has_terminal():
+        console.print(f"{len(written.lost)} files could not be written; on a terminal their names are shown.")
+        return
+    for line in written.lost[:MOST_LINES]:
+        console.print(line, markup=False)
+    if len(written.lost) > MOST_LINES:
+        console.print(f"and {len(written.lost) - MOST_LINES} more files")
 
 
 def _graded(request: Request, release: Release, rules: Rules) -> Batch:
     drift = release.drift()
-    with progress_bar() as progress:
-        batch = grade(request, rules, progress)
+    try:
+        with progress_bar() as progress:
+            batch = grade(request, rules, progress)
+    except KeyboardInterrupt:
+        again = "with --fresh, it begins anew" if request.fresh else "it goes on where it stopped"
+        print(
+            f"\nStopped before the end: no marks were written. Give the same command again; {again}.", file=sys.stderr
+        )
+        raise
     for line in drift:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"{line[:1].upper()}{line[1:]}.", markup=False)
     return batch

@@ -5,15 +5,19 @@ Floor 4, room `course`. Marks go into `marks.csv` beside the pages, by pseudonym
 
 from __future__ import annotations
 
+import hashlib
 import html
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from lockstep.course.grade.by_hand import Mark
+from lockstep.course.grade.characters import as_text
 from lockstep.course.grade.page import page, sentence
 from lockstep.course.grade.policy import Policy
 from lockstep.course.grade.result import Result
 from lockstep.course.grade.text_table import csv_text
 
+PLAIN = re.compile(r"\d\d\.[a-z]{1,9}\d{1,3}", re.ASCII)  # "05.p1": an id as the labs have them
 HOW_PREDICTIONS = "Half the points for a prediction in time, half for a reason. Not for being close."
 
 
@@ -25,8 +29,16 @@ def questions(results: Sequence[Result]) -> dict[str, dict[str, str]]:
             found.setdefault(id, {})[one.pseudonym] = text
         for id, made in one.submission.predictions.items():
             if made.get("reason"):
-                found.setdefault(id, {})[one.pseudonym] = f"{made['value']}: {made['reason']}"
+                found.setdefault(id, {})[one.pseudonym] = f"{as_text(made['value'])}: {made['reason']}"
     return dict(sorted(found.items()))
+
+
+def file_of(id: str) -> str:
+    """The file name of a question's page. Ids that a student made up are any text: no two of them share a name."""
+    if PLAIN.fullmatch(id):
+        return f"{id}.html"
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", id)[:40].strip("-.")
+    return f"{words or 'question'}-{hashlib.sha256(id.encode()).hexdigest()[:12]}.html"
 
 
 def question_page(id: str, texts: Mapping[str, str], policy: Policy) -> str:

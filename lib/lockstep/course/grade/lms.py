@@ -53,7 +53,9 @@ def gradescope_metadata(text: str) -> dict[str, Handed]:
         if head:
             fields = {
                 key: value.strip("'\" ")
-                for key, value in re.findall(r"^\s*(?:- )?:?(name|sid|email|created_at): *(.*)$", block, re.MULTILINE)
+                for key, value in re.findall(
+                    r"^[ \t]*(?:- )?:?(name|sid|email|created_at): *(.*)$", block, re.MULTILINE
+                )
             }
             student = fields.get("email") or fields.get("name") or head[1]
             found[head[1]] = Handed(student, fields.get("sid", ""), moment(fields.get("created_at", "")))
@@ -80,7 +82,12 @@ def moment(text: object) -> datetime | None:
         found = next((one for form in FORMS if (one := _as(said, form)) is not None), None)
         if found is None:
             return None
-    return found if found.tzinfo else found.replace(tzinfo=None).astimezone()
+    if not 1 < found.year < 9999:  # a day's shift from there to another zone is no date that Python has
+        return None
+    try:
+        return found if found.tzinfo else found.astimezone()
+    except (ValueError, OverflowError, OSError):  # before 1970, on some systems
+        return None
 
 
 FORMS = ("%d/%m/%Y %H:%M", "%A, %d %B %Y, %I:%M %p", "%b %d at %I:%M%p %Y", "%m/%d/%Y %I:%M %p")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.course.grade.archive import Unreadable
+from lockstep.course.grade.characters import writable
 
 BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 LONGEST = 500_000  # characters of one cell; the labs' longest has three thousand
@@ -144,11 +145,11 @@ def _cell(raw: Any, number: int) -> NotebookCell | None:
         source = "".join(line for line in source if isinstance(line, str))
     metadata, id = raw.get("metadata"), raw.get("id")
     tags = metadata.get("tags") if isinstance(metadata, dict) else None
-    kept = tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
+    kept = tuple(writable(tag) for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
     code = raw.get("cell_type") == "code"
     if not isinstance(source, str):
         return None
-    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    text = writable(source).replace("\r\n", "\n").replace("\r", "\n")
     return NotebookCell(
-        "code" if code else "text", text, kept, id if isinstance(id, str) else "", number if code else 0
+        "code" if code else "text", text, kept, writable(id) if isinstance(id, str) else "", number if code else 0
     )

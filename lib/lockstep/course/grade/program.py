@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lockstep.course.grade.characters import unparsed
 from lockstep.course.grade.names import BUILTIN, Named, named
 from lockstep.course.grade.notebook import NotebookCell
 from lockstep.course.grade.statements import CANNOT, Parsed, parse, statements
@@ -122,14 +123,14 @@ def _is_skeleton(piece: Named, name: str, lab: LabText) -> bool:
     if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return False
     body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
-    if all(isinstance(one, ast.Pass) or (isinstance(one, ast.Raise) and "NotImpl" in ast.unparse(one)) for one in body):
+    if all(isinstance(one, ast.Pass) or (isinstance(one, ast.Raise) and "NotImpl" in unparsed(one)) for one in body):
         return True
-    return name in lab.skeletons and _spelled(lab.skeletons[name]) == ast.unparse(node)
+    return name in lab.skeletons and _spelled(lab.skeletons[name]) == unparsed(node)
 
 
 def _spelled(source: str) -> str:
     try:
-        return ast.unparse(parse(source))
+        return unparsed(parse(source))
     except CANNOT:
         return ""
 
@@ -174,7 +175,7 @@ def _checks(pieces: Sequence[Named]) -> list[_Check]:
         for piece in pieces
         if isinstance(piece.parsed.node, ast.Expr)
         for call in [piece.parsed.node.value]
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "check" and len(call.args) == 2
+        if isinstance(call, ast.Call) and unparsed(call.func) == "check" and len(call.args) == 2
         if isinstance(call.args[0], ast.Constant) and isinstance(call.args[1], ast.Name)
     ]
 

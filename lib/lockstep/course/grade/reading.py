@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from lockstep.course.grade.archive import Piece, Unreadable, is_of_the_course, load, members
+from lockstep.course.grade.characters import writable
 from lockstep.course.grade.collect import Handin
 from lockstep.course.grade.notebook import Notebook, read_notebook
 from lockstep.course.grade.program import Built, LabText, build
@@ -51,7 +52,7 @@ def read_handin(handin: Handin, labs: Mapping[str, LabText]) -> list[Submission]
     try:
         return _read(handin, labs)
     except Exception as error:  # a hand-in that we did not foresee costs itself, not the batch
-        why = f"The hand-in could not be read ({type(error).__name__}: {str(error)[:200]})."
+        why = writable(f"The hand-in could not be read ({type(error).__name__}: {str(error)[:200]}).")
         return [_without(handin, labs, why)]
 
 

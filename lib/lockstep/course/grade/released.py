@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from lockstep.course.grade.batch import Rules
+from lockstep.course.grade.characters import writable
 from lockstep.course.grade.judging import grade_program
 from lockstep.course.grade.lab_text import lab_text, notebook_of
 from lockstep.course.grade.lent import lent
@@ -33,6 +34,7 @@ def rules_of(release: Release, *, isolation: str = "auto", judge: Judge = grade_
     def whose(submission: Submission) -> tuple[str, str]:
         student = re.sub(r" \(\d+\)$", "", submission.student)  # as an LMS names them, without its number
         stated = stated_student(one.text for one in submission.program.statements)
+        stated = stated and writable(stated)
         said = mismatch(release, submission.lab, student, stated) if submission.lab else ""
         return stated or student, said
 

@@ -149,7 +149,7 @@ def show_changes(changes: Sequence[Change], names: Callable[[str], str], console
     """Whose marks differ from the last run's, and how. names: what to call a student here."""
     console = console or Console(highlight=False)
     if not changes:
-        console.print("No mark changes.")
+        console.print("No mark changes: everybody keeps what the last run gave.")
         return
     table = Table(
         "student", "lab", "exercise", "before", "now", "verdict", box=None, pad_edge=False, padding=(0, 2, 0, 0)
@@ -160,7 +160,13 @@ def show_changes(changes: Sequence[Change], names: Callable[[str], str], console
             escape(names(one.student)), one.lab, one.exercise, _share(one.before), _share(one.after), verdicts
         )
     console.print(table)
-    console.print(f"{len(changes)} marks of {len({one.student for one in changes})} students change.")
+    students = counted(len({one.student for one in changes}), "student")
+    console.print(f"{counted(len(changes), 'mark')} of {students} {'changes' if len(changes) == 1 else 'change'}.")
+
+
+def counted(count: int, of_what: str) -> str:
+    """ "1 mark", "2 marks"."""
+    return f"{count} {of_what}{'s' * (count != 1)}"
 
 
 def _share(one: Outcome | None) -> str:

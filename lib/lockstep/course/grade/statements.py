@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lockstep.course.grade.characters import unparsed
+
 PYTHON_INSIDE = ("time", "timeit", "capture", "prun")  # cell magics whose body is this kernel's own Python
 MAGIC = re.compile(r"^(\s*+)(?:[%!?].*|[\w.\[\], ]+=\s*(?:!|%[a-z]).*|[\w.]+\?{1,2})\s*$")
 GOES_ON = re.compile(r"^(?:[\s#)\]}]|else\b|elif\b|except\b|finally\b|case\b)")
@@ -75,7 +77,7 @@ def _cut(tree: ast.Module, text: str, before: int) -> Iterator[Parsed]:
         )
         own = ast.get_source_segment(text, node) if shares else "\n".join(lines[first - 1 : node.end_lineno])
         if not isinstance(node, ast.Pass):
-            yield Parsed(node, own or ast.unparse(node), before + first)
+            yield Parsed(node, own or unparsed(node), before + first)
 
 
 def _recovered(lines: list[str]) -> tuple[list[Parsed], list[Lost]]:

@@ -9,6 +9,7 @@ import re
 import time
 from typing import Any
 
+from lockstep.course.grade.characters import writable
 from lockstep.course.sandbox.box import Child
 from lockstep.course.sandbox.wire import Garbled, Late
 from lockstep.exercises.observe import PRINTED, Failure, Observation
@@ -46,6 +47,7 @@ def read_failure(said: Any) -> Failure:
     if type(kind) is not str or type(message) is not str or type(line) is not int or type(own) is not bool:
         raise Garbled("an error is none")
     file, line = _place(said.get("file"), line)
+    kind, message = writable(kind[:2000]), writable(message[:2000])
     if said.get("kernel") is True:
         return _kernel_failure(kind, message, own, said.get("quoted"))
     return Failure(kind[:100], message[:500], file, line, own)
@@ -54,7 +56,7 @@ def read_failure(said: Any) -> Failure:
 def _kernel_failure(kind: str, message: str, own: bool, quoted: Any) -> Failure:
     from lockstep.exercises.lab01.launching import KernelFailure  # how that lab words a fault
 
-    lines = tuple((one[0], str(one[1])) for one in quoted if type(one) is list and type(one[0]) is int)
+    lines = tuple((one[0], writable(str(one[1]))) for one in quoted if type(one) is list and type(one[0]) is int)
     return KernelFailure(kind[:100], message[:2000], own=own, quoted=lines)
 
 
@@ -62,11 +64,11 @@ def read_observation(said: Any) -> Observation:
     """What a plain function did, as the process tells it."""
     if type(said) is not dict or type(said.get("printed")) is not str or type(said.get("counts")) is not dict:
         raise Garbled("an observation is none")
-    counts = {str(name): float(number) for name, number in said["counts"].items() if type(number) is float}
+    counts = {writable(str(name)): float(number) for name, number in said["counts"].items() if type(number) is float}
     error = None if said.get("error") is None else read_failure(said["error"])
     return Observation(
-        value=said.get("value"), arguments=said.get("arguments"), printed=said["printed"][:PRINTED], counts=counts,
-        error=error,
+        value=said.get("value"), arguments=said.get("arguments"), printed=writable(said["printed"][:PRINTED]),
+        counts=counts, error=error,
     )  # fmt: skip
 
 
