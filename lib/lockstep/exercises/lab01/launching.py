@@ -21,7 +21,7 @@ from lockstep.exercises.observe import Failure, Observation
 from lockstep.exercises.plain import plain, short
 from lockstep.simt import KernelFault, Report, profile, step_limit
 from lockstep.simt.compile.source import quoted, text_of
-from lockstep.simt.kernel import Launch, simulated
+from lockstep.simt.kernel import Kernel, Launch
 
 ROUNDS = 450  # of a `while`: a single thread that fills a tile of 400 cells still comes to its end
 COUNTED = {
@@ -35,6 +35,7 @@ COUNTED = {
     "instructions issued": "issued",
     "bytes moved": "bytes_moved",
 }
+READS, MOVED = "reads of global memory a thread", "bytes moved"
 IDLE, WRITES, ATOMICS = "share of idle lanes", "writes to each element of the output", "atomics"
 # What a riddle leaves out of a fault: its lines, and what is missing between them.
 TELLING = re.compile(
@@ -96,7 +97,7 @@ class Launched:
             if isinstance(fn, Launch):
                 said = f"a grid and a block make a launch of {fn.kernel.__name__}: give `check` the kernel alone"
             return Observation(error=KernelFailure("TypeError", said))
-        kernel = simulated(fn)
+        kernel = Kernel(fn.py_func, bool(getattr(fn, "is_device", False)))  # no method of the student's own
         try:
             with step_limit(self.rounds):
                 report = profile(kernel, grid, block, *arguments)
@@ -123,7 +124,7 @@ def _is_unfinished(function: Callable[..., Any]) -> bool:
 
 
 def same_output(rtol: float = 1e-4, atol: float = 1e-5) -> Judge:
-    """`out`, the last argument, holds what the reference writes, and nothing else was changed."""
+    """`out`, the last argument, holds what the reference writes, nothing else was changed, and the counts allow it."""
 
     def judge(case: Case, seen: Observation, expected: Observation) -> Finding | None:
         *inputs, got = seen.arguments
@@ -131,9 +132,24 @@ def same_output(rtol: float = 1e-4, atol: float = 1e-5) -> Judge:
         for given, left in zip(wanted, inputs, strict=True):
             if isinstance(given, np.ndarray) and not np.array_equal(given, left, equal_nan=True):
                 return Finding("The kernel changes its input.", "inputs as they were", "a changed input", (left,))
-        return _difference(case.args[-1], got, want, rtol, atol)
+        return _difference(case.args[-1], got, want, rtol, atol) or _impossible(case, seen)
 
     return judge
+
+
+def _impossible(case: Case, seen: Observation) -> Finding | None:
+    """Counts below what any launch needs that reads every input and leaves this output."""
+    grid, block, *inputs, before = case.args
+    threads = int(np.prod(grid)) * int(np.prod(block))
+    filled = before.size
+    cells = sum(one.size for one in inputs if isinstance(one, np.ndarray))
+    least = {READS: cells / threads, WRITES: 1.0, MOVED: filled * before.itemsize}
+    for count, needed in least.items():
+        got = seen.counts[count]
+        if got < needed * (1 - 1e-9):
+            sentence = f"The output is right, but a launch that leaves it cannot have {_said(count, got)} {count}."
+            return Finding(sentence, f"{count}: {_said(count, needed)} or more", _said(count, got), (count, got))
+    return None
 
 
 def _difference(before: np.ndarray, got: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> Finding | None:
