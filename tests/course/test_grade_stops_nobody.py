@@ -12,7 +12,7 @@ from lockstep.course.grade.cache import Cache
 from lockstep.course.grade.collect import collect
 from lockstep.course.grade.free_text import file_of
 from lockstep.course.grade.grading import Request, grade
-from lockstep.course.grade.lms import moment
+from lockstep.course.grade.lms import moment, sender
 from lockstep.course.grade.writing import write_all
 from lockstep.course.sandbox.reading import read_failure, read_observation
 
@@ -205,6 +205,13 @@ def test_a_students_zip_hands_in_for_nobody_else(tmp_path):
         assert [one.name for one in found["ada"].pieces] == ["ada.zip"]
     put(tmp_path / "canvas", {"ada_1_2_lab00.zip": zipped(fake)})  # named by Canvas itself: one student's
     assert list(of(tmp_path / "canvas")[0]) == ["ada (1)"]
+
+
+@pytest.mark.parametrize("name", ["Ada_7_assignsubmission_file_", "Ada_7_8_", "Ada_LATE_7_8_"])
+def test_a_file_name_that_the_student_chose_names_nobody_else(name):
+    # On Canvas, "Ada_7_8_Bob_2_assignsubmission_file_x.ipynb" had number 2: Ada's points went into Bob's row.
+    for chosen in ("Bob_2_assignsubmission_file_x.ipynb", "Bob_2_3_x.ipynb", "submission_2"):
+        assert (sender(name + chosen).student, sender(name + chosen).id) == ("Ada", "7")
 
 
 def test_several_downloads_in_a_folder_are_opened_aloud(tmp_path):

@@ -28,7 +28,8 @@ class Sender:
 
 def sender(name: str) -> Sender | None:
     """Whose a file or folder is, None when no platform named it."""
-    for platform, pattern in (("moodle", MOODLE), ("canvas", CANVAS), ("gradescope", GRADESCOPE)):
+    # Canvas before Moodle: its names end in one that the student chose, and which could be as Moodle names another's.
+    for platform, pattern in (("canvas", CANVAS), ("moodle", MOODLE), ("gradescope", GRADESCOPE)):
         found = pattern.match(name)
         if found:
             parts = found.groupdict()
