@@ -20,6 +20,7 @@ from lockstep.course.grade.submission import Program, Statement
 from lockstep.course.sandbox import box as boxes
 from lockstep.course.sandbox import levels, trying, wire
 from lockstep.course.sandbox.box import BoxLost, box
+from lockstep.course.sandbox.inside.program import remember_lines
 from lockstep.course.sandbox.package import copy_package
 from lockstep.course.sandbox.reading import read_failure, read_observation
 from lockstep.exercises import registry
@@ -200,7 +201,9 @@ def test_a_box_that_ends_is_replaced_and_one_that_cannot_start_says_why(monkeypa
 
 def test_what_a_process_says_of_itself_is_read_with_suspicion():
     fields = {"type": "E", "message": "m", "line": 3, "own": True, "file": "/etc/passwd", "quoted": []}
+    remember_lines([("one\ntwo\nthree", 3, 1)])
     assert read_failure(fields).file == "" and read_failure(fields | {"file": "<cell 3>"}).line == 3
+    assert read_failure(fields | {"file": "<cell 3>", "line": 4}).line == 0, "a line that the cell has not"
     wrong = ({}, [], fields | {"line": "3"}, fields | {"own": 1}, fields | {"message": None})
     for one in wrong:
         with pytest.raises(wire.Garbled):

@@ -18,10 +18,10 @@ from lockstep.course.grade.credit import may_be_partial, partial_points
 from lockstep.course.grade.known import Draws, known
 from lockstep.course.grade.outcome import Outcome
 from lockstep.course.grade.recount import recounted
-from lockstep.course.grade.submission import Program
+from lockstep.course.grade.submission import Program, Statement
 from lockstep.course.sandbox import levels
 from lockstep.course.sandbox.box import BoxLost, box
-from lockstep.course.sandbox.inside.program import remember_lines
+from lockstep.course.sandbox.inside.program import file_of, remember_lines
 from lockstep.course.sandbox.trying import Tried, try_program
 from lockstep.exercises import registry
 from lockstep.exercises.assess import assess
@@ -78,15 +78,15 @@ def _asked(lab: str, exercises: Sequence[str | Exercise] | None) -> list[Exercis
 def _graded(exercise: Exercise, program: Program, seed: str, level: str) -> Outcome:
     nothing = Outcome(exercise.id, "not attempted", 0, exercise.points, version=exercise.version, level=box(level).name)
     nothing = replace(nothing, hint=exercise.hints[0])
-    text = definition(program, exercise.function)
-    if text is None:
+    own = _defining(program, exercise.function)
+    if own is None:
         return replace(nothing, sentence=f"The submission does not define `{exercise.function}`.")
-    if is_blank_text(text, exercise.stub):
+    if is_blank_text(own.text, exercise.stub):
         return replace(nothing, sentence=f"`{exercise.function}` is still as it was given.")
     draws = known(exercise, seed)
     try:
         tried = _tried(exercise, program, draws, level)
-        outcome = _decided(exercise, draws, tried, nothing)
+        outcome = _decided(exercise, draws, tried, nothing, own)
         if outcome.verdict in ("wrong", "crashed", "partial") and not _repeats(exercise, program, draws, tried, level):
             said = "It does not repeat: with the same input it is right one time and wrong another."
             outcome = replace(outcome, verdict="unstable", points=0, sentence=said, mistake="")
@@ -109,7 +109,7 @@ def _tried(exercise: Exercise, program: Program, draws: Draws, level: str, only:
         return try_program(box(level), exercise, program, cases, refused(exercise), enough)
 
 
-def _decided(exercise: Exercise, draws: Draws, tried: Tried, nothing: Outcome) -> Outcome:
+def _decided(exercise: Exercise, draws: Draws, tried: Tried, nothing: Outcome, own: Statement) -> Outcome:
     findings = [_findings(exercise, draws, draw, seen) for draw, seen in enumerate(tried.seen)]
     complete = len(findings) == len(draws.cases) and all(map(_is_whole, findings, draws.cases))
     if complete and not any(found for one in findings for found in one) and not _called(tried):
@@ -121,7 +121,7 @@ def _decided(exercise: Exercise, draws: Draws, tried: Tried, nothing: Outcome) -
     if name in ("not attempted", "forbidden"):
         return replace(nothing, verdict=name, sentence=_forbidden(tried) if name == "forbidden" else verdict.seen)
     shown = draw == 0 and _first(findings[0]) < draws.visible
-    sentence = verdict.seen if shown else _public(PASSES_CHECK if draws.visible else FAILS, error)
+    sentence = verdict.seen if shown else _public(PASSES_CHECK if draws.visible else FAILS, error, own)
     if name == "crashed" and error is not None and error.type in ("NameError", "Missing"):
         sentence = " ".join([sentence, *_earlier(tried, error)])
     outcome = replace(nothing, verdict=name, sentence=f"{sentence} {verdict.cause}".strip(), mistake=verdict.mistake)
@@ -183,16 +183,25 @@ def _name_of(verdict: Verdict, error: Failure | None, tried: Tried) -> str:
     return "crashed" if verdict.status in ("crashed", "cannot run") else verdict.status
 
 
-def _public(where: str, error: Failure | None) -> str:
-    """What may be said of a hidden case: the kind of fault, and no word that the student's process chose."""
+def _public(where: str, error: Failure | None, own: Statement) -> str:
+    """What may be said of a hidden case: the kind of fault, and no word that the student's process chose.
+
+    A line is told where it is one of the function's own, `own`; of a number made up for code that there is not, none.
+    """
     if error is None:
         return where
     if error.type == "Deadlock":
         return f"{where} The ranks wait for each other for ever."
     if error.type in ("Timeout", "Killed"):
-        return f"{where} {error.sentence}"
+        return f"{where} {_placed_in(own, error).sentence}"
     kind = error.type if isinstance(getattr(builtins, error.type, None), type) else "an error of its own"
-    return f"{where} There it raises {kind}{error.place}."
+    return f"{where} There it raises {kind}{_placed_in(own, error).place}."
+
+
+def _placed_in(own: Statement, error: Failure) -> Failure:
+    last = own.line + own.text.count("\n")
+    inside = error.file == file_of(own.cell) and own.line <= error.line <= last
+    return error if inside else replace(error, file="", line=0)
 
 
 def _earlier(tried: Tried, error: Failure) -> list[str]:
@@ -213,7 +222,12 @@ def _repeats(exercise: Exercise, program: Program, draws: Draws, tried: Tried, l
 
 def definition(program: Program, name: str) -> str | None:
     """The text of the last statement that defines `name`; None where none does."""
-    return next((one.text for one in reversed(program.statements) if name in _bound(one.text)), None)
+    found = _defining(program, name)
+    return found and found.text
+
+
+def _defining(program: Program, name: str) -> Statement | None:
+    return next((one for one in reversed(program.statements) if name in _bound(one.text)), None)
 
 
 @lru_cache(maxsize=4096)

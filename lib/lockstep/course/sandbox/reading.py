@@ -5,6 +5,7 @@ Floor 4, room `course`. Every field has one type and a length; what has another 
 
 from __future__ import annotations
 
+import linecache
 import re
 import time
 from typing import Any
@@ -27,13 +28,15 @@ class TimedOut(Late):
 
 
 def listen(child: Child, field: str, deadline: float) -> dict[str, Any]:
-    """The next message that has `field`; TimedOut where the process says that the time is over."""
+    """The next message that has `field`; TimedOut where the process says that the time is over, Garbled where it broke."""
     for _ in range(PASSED_OVER):
         message = child.receive(deadline)
         if field in message:
             return message
         if "late" in message:
             raise TimedOut(message["late"])
+        if type(message.get("broken")) is str:
+            raise Garbled(writable(message["broken"][:300]))
         if time.monotonic() > deadline:
             raise Late
     raise Garbled("it talks and does not answer")
@@ -73,5 +76,6 @@ def read_observation(said: Any) -> Observation:
 
 
 def _place(file: Any, line: int) -> tuple[str, int]:
+    """A line that the cell has, by `remember_lines`; a number that it has not may be anything, also a hidden input."""
     known = type(file) is str and re.fullmatch(r"<cell \d{1,6}>", file) is not None
-    return (file, min(max(line, 0), 1_000_000)) if known else ("", 0)
+    return (file, line) if known and linecache.getline(file, line).strip() else ("", 0)

@@ -2,10 +2,14 @@
 
 Floor 4, room `course`. What comes back are observations; nobody judges here.
 
-Not protected, since it runs beside the student's code over there: what a *drive* reads off (times of passes, memory held,
-hooks left, whether a generator was touched), and the counts of a kernel's launch. A function that is out to forge them
-can. What it returns it has to compute; traffic, order, collectives, the trace and the seconds of ranks are seen here, see
-`world`, and bytes that a drive told are recounted, see `grade/recount.py`.
+What it returns it has to compute; traffic, order, collectives, the trace and the seconds of ranks are seen here, see
+`world`, and bytes that a drive told are recounted, see `grade/recount.py`. What the library counts over there (a
+kernel's launch) and what a *drive* reads off (times of passes, memory held, hooks left, whether a generator was touched)
+comes from beside the student's code. The library is put back as it was once the program is defined, see
+`inside/unchanged.py`, and judges refuse counts that no launch can have. Open is what a program does *while* a case runs:
+a thread, a hook or an object of its own that finds the library and changes it then, or the saved names before; a class
+for 05.4 that takes away the charged hooks and charges the same layers itself after it has sent; and ranks that pass
+numbers by memory beside messages that are long enough to have carried them.
 """
 
 from __future__ import annotations

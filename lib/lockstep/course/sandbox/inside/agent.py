@@ -24,6 +24,7 @@ from lockstep.comm.errors import PeerLost
 from lockstep.course.sandbox.inside.program import define
 from lockstep.course.sandbox.inside.ranks import Lane
 from lockstep.course.sandbox.inside.refuse import refuse
+from lockstep.course.sandbox.inside.unchanged import Unchanged
 from lockstep.course.sandbox.wire import Gone, Line
 from lockstep.exercises.forbidden import ForbiddenCall
 from lockstep.exercises.observe import Failure, Observation, capture, failure, fresh_state, is_students
@@ -57,7 +58,10 @@ class Agent:
                 message = self.line.receive()
                 if "define" in message:
                     refuse(message["refuse"])
-                    self.say(problems=define(message["define"], self.namespace))
+                    library = Unchanged()
+                    problems = define(message["define"], self.namespace)
+                    library.restore()
+                    self.say(problems=problems)
                 elif "observer" in message:
                     self.observer, self.name = pickle.loads(message["observer"]), message["function"]
                 elif "call" in message:
@@ -214,5 +218,8 @@ def start(line: Line) -> None:
     """Serve the grader in this process until it has gone, and end the process without anybody's last words."""
     try:
         Agent(line).serve()
+    except BaseException as error:  # what the grader sent cannot be taken up here
+        with contextlib.suppress(Gone):
+            line.send({"broken": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(0)

@@ -26,7 +26,12 @@ def file_of(cell: int) -> str:
 
 
 def remember_lines(statements: Sequence[tuple[str, int, int]]) -> None:
-    """Let tracebacks, and whoever asks for a source, find the text of (text, cell, first line) where it was."""
+    """Let tracebacks, and whoever asks for a source, find the text of (text, cell, first line) where it was.
+
+    Cells of another program are forgotten.
+    """
+    for file in [one for one in linecache.cache if one.startswith("<cell ")]:
+        del linecache.cache[file]
     cells: dict[int, dict[int, str]] = {}
     for text, cell, first in statements:
         for offset, line in enumerate(text.splitlines()):
