@@ -188,6 +188,13 @@ class TestLevels:
         assert not any(home.startswith(word + "/") for word in levels.bubblewrap_options() if word not in ("/",))
 
 
+def test_a_course_that_lies_in_tmp_is_not_hidden_by_the_empty_one():
+    # A clone under /tmp had no Python in its own box: the empty /tmp was mounted over it.
+    options = levels.bubblewrap_options()
+    at = options.index("/tmp")
+    assert options[at - 1] == "--tmpfs" and all(options.index(folder) > at for folder in levels.python_folders())
+
+
 def test_a_box_that_ends_is_replaced_and_one_that_cannot_start_says_why(monkeypatch):
     first = box("process")
     os.kill(first.process.pid, signal.SIGKILL)

@@ -77,13 +77,14 @@ def bubblewrap_options() -> list[str]:
         options += ["--cap-drop", "ALL"]
         for capability in ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER", "SYS_RESOURCE"):
             options += ["--cap-add", f"CAP_{capability}"]
+    options += ["--size", str(256 << 20), "--tmpfs", "/tmp"]  # first: a clone of the course may lie in /tmp
     for path in SYSTEM:
         options += ["--ro-bind-try", path, path]
     for path in python_folders():
         options += ["--ro-bind-try", path, path]
     for path in hidden_in_python():
         options += ["--tmpfs", path]
-    return [*options, "--proc", "/proc", "--dev", "/dev", "--size", str(256 << 20), "--tmpfs", "/tmp"]
+    return [*options, "--proc", "/proc", "--dev", "/dev"]
 
 
 def python_folders() -> list[str]:
