@@ -30,6 +30,7 @@ from statistics import mean, median
 
 import numpy as np
 import torch
+from data_parallel import interval
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from torch.nn import functional as F
@@ -258,13 +259,6 @@ def _idle(step: dict[Action, Span]) -> float:
     return 1 - sum(span.seconds for span in spans) / (RANKS * makespan)
 
 
-def interval(ratios: np.ndarray, draws: int = 4000) -> str:
-    """The median and its 95 % interval, by resampling pairs."""
-    picked = np.random.default_rng(0).choice(ratios, (draws, len(ratios)))
-    low, high = np.quantile(np.median(picked, axis=1), [0.025, 0.975])
-    return f"{np.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=200)
@@ -279,7 +273,8 @@ def main() -> None:
         print(f"{name:<24}{np.median(seconds) * 1e3:>9.2f} ms")
     for name in (*(f"our {name}" for name in schedules), "torch 1F1B again"):
         other = "torch GPipe" if name == "our GPipe" else "torch 1F1B"
-        print(f"{name:>24} / {other:<14}{interval(slower[name] / slower[other])}", flush=True)
+        middle, low, high = interval(slower[name] / slower[other])
+        print(f"{name:>24} / {other:<14}{middle:.3f} [{low:.3f}, {high:.3f}]", flush=True)
     for seed in range(options.seeds):
         for name, predicted, alone, idle in predictions(schedules, max(20, options.pairs // 4)):
             print(
