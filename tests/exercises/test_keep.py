@@ -102,3 +102,11 @@ def test_a_function_that_cannot_be_read_back_raises_a_sentence():
     Path(keep.folder() / "00.1.pkl").write_bytes(b"not a pickle")
     with pytest.raises(ValueError, match=r"00.1.pkl cannot be read by this Python"):
         keep.load_function("00.1")
+
+
+def test_a_thread_that_has_the_record_open_is_refused_a_second_look():
+    """A passing check read the chosen variant while it wrote the attempt, and so waited five seconds for itself."""
+    with keep.change() as record, pytest.raises(RuntimeError, match="open in this thread"):
+        keep.entry(record, "00.1")
+        keep.read()
+    assert list(keep.read()["exercises"]) == ["00.1"]

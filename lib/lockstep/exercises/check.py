@@ -135,6 +135,7 @@ def _kept(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> Verdi
 
 def _note(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> tuple[int, int]:
     """Write the attempt into the record; returns how many hints were seen, and different attempts made, so far."""
+    variant = chosen(exercise.id)
     with keep.change() as record:
         entry = keep.entry(record, exercise.id)
         attempt = {"is": fingerprint(fn), "status": verdict.status, "mistake": verdict.mistake, "at": keep.now()}
@@ -143,5 +144,5 @@ def _note(exercise: Exercise, fn: Callable[..., Any], verdict: Verdict) -> tuple
         if verdict.passed:
             entry["passed"] = entry["passed"] or keep.now()
             entry["points"] = max(entry["points"], verdict.points)
-            entry["variant"] = chosen(exercise.id)
+            entry["variant"] = variant
         return entry["hints"], keep.different(entry)

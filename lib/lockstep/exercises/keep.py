@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,9 +87,33 @@ def _warn_not_kept(error: OSError) -> None:
     warnings.warn(f"This could not be kept: {error}. LOCKSTEP_MY may name a folder that can be written.", stacklevel=4)
 
 
+class _Mine(threading.local):
+    """Whether this thread has the record open."""
+
+    open = False
+
+
+_mine = _Mine()
+
+
 @contextmanager
 def _locked() -> Iterator[Path | None]:
-    """The folder, ours alone; None when it cannot be used at all."""
+    """The folder, ours alone; None when it cannot be used at all.
+
+    Raises RuntimeError in a thread that has it already: it would wait for itself, and then lose one of two changes.
+    """
+    if _mine.open:
+        raise RuntimeError("the record is open in this thread: read what is needed of it before `change`")
+    _mine.open = True
+    try:
+        with _locked_folder() as place:
+            yield place
+    finally:
+        _mine.open = False
+
+
+@contextmanager
+def _locked_folder() -> Iterator[Path | None]:
     try:
         place = folder()
     except OSError as error:

@@ -186,12 +186,14 @@ class Scheduler:
         for strand in sorted(self.strands, key=lambda s: s is not self.running):  # the one that may loop first
             if strand.thread.ident is None:
                 continue
+            patience = 0.02 if strand is self.running else 0.2  # blocked ones have `finally` blocks to run
             while strand.thread.is_alive():
                 if strand.turn.locked():  # blocked, or it will find the baton waiting when it next gives it away
                     strand.turn.release()
-                strand.thread.join(0.02 if strand is self.running else 0.2)  # blocked ones have `finally` blocks to run
+                strand.thread.join(patience)
                 if strand.thread.is_alive():
                     self._raise_in(strand)
+                    patience = 0.01  # one that swallows what is raised ends by the raise that lands outside its `try`
                 if time.monotonic() > last:
                     break
 
