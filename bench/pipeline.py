@@ -9,12 +9,12 @@ one batch, no optimizer. The ratio of a pair is ours by torch's, of the slower r
 95 % interval (bootstrap over pairs), and torch's against torch's in the same run, which says what the machine alone
 does. "At most 1.00 x" holds when the upper end is below 1.03.
 
-Predictions: each schedule is calibrated in every other step, always by the median over steps of a step's mean: the span
-of each kind of action on each chunk; the work before it that is no span (posting, sending and receiving messages that
-are there already); and a message that a rank waited for, from the end of the span that gave it to the start of the one
-that used it, so that waking the rank is in it. Then the schedule is simulated, and its idle share (of both ranks, in the
-makespan) set beside the median of the steps between. Printed beside it is what a message timed by there and back alone
-predicts, as if moving it were no work: two ranks that only send wake each other sooner than two that compute.
+Predictions: each schedule is calibrated in every other step: the span of each action; the work before it that is no
+span (posting, sending and receiving messages that are there already); and, as the median over all steps, a message that
+a rank waited for, from the end of the span that gave it to the start of the one that used it, so that waking the rank
+is in it. Every such step is simulated with its own costs, and the median of the idle shares (of both ranks, in the
+makespan) is set beside the median of the steps between. Printed beside it is what mean costs predict: of actions of
+unequal length the longest is waited for, and a mean does not know which that is.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ from lockstep.world import launch
 RANKS, MICRO_BATCHES, IMAGES, BLOCKS = 2, 4, 32, 8
 Costs = dict[tuple[str, int], float]
 """Seconds by (kind of action, chunk)."""
+Step = dict[Action, Span]
+"""The span of each action."""
 
 
 def stages(chunks: int) -> list[nn.Module]:
@@ -93,7 +95,7 @@ def known() -> dict[str, Schedule]:
 def fused(rounds: int = 10) -> Schedule:
     """Zero bubble for what actions take here: split where that pays, with one micro-batch more in memory than 1F1B."""
     schedules = known()
-    steps, _ = measured({name: schedules[name] for name in ("1F1B", "zero bubble")}, rounds)
+    steps = measured({name: schedules[name] for name in ("1F1B", "zero bubble")}, rounds)
     whole = _costs(schedules["1F1B"], steps["1F1B"])
     halves = _costs(schedules["zero bubble"], steps["zero bubble"])
     message = _gaps(schedules["1F1B"], steps["1F1B"])[1]
@@ -138,10 +140,8 @@ def steps_in_turn(comm: Communicator, schedules: dict[str, Schedule], pairs: int
     return dict(taken)
 
 
-def marked_steps(
-    comm: Communicator, schedules: dict[str, Schedule], rounds: int
-) -> tuple[list[tuple[str, float]], float]:
-    """((schedule, when its step began) of every step, seconds of a message); the spans are in the run's trace."""
+def marked_steps(comm: Communicator, schedules: dict[str, Schedule], rounds: int) -> list[tuple[str, float]]:
+    """(schedule, when its step began) of every step; the spans are in the run's trace."""
     images, labels = batch()
     ours, marks, order = pipelines(comm, schedules), [], random.Random(1)
     for _ in range(rounds):
@@ -149,56 +149,56 @@ def marked_steps(
             comm.barrier()
             marks.append((name, comm.now()))
             ours[name].step(images, labels)
-    return marks, _transfer(comm, rounds)
+    return marks
 
 
-def _transfer(comm: Communicator, rounds: int) -> float:
-    """Median seconds that one activation takes to the other rank: half of there and back."""
-    activation, taken = torch.ones(IMAGES // MICRO_BATCHES, 24, 16, 16), []
-    for _ in range(rounds):
-        comm.barrier()
-        begun = time.perf_counter()
-        for sender in range(RANKS):
-            if comm.rank == sender:
-                comm.send(activation, 1 - sender)
-            else:
-                comm.recv(activation, sender)
-        taken.append((time.perf_counter() - begun) / 2)
-    return median(taken)
-
-
-def measured(schedules: dict[str, Schedule], rounds: int) -> tuple[dict[str, list[dict[Action, Span]]], float]:
-    """({schedule: the spans of each of its steps}, seconds of a message timed alone) from one run."""
+def measured(schedules: dict[str, Schedule], rounds: int) -> dict[str, list[Step]]:
+    """{schedule: the spans of each of its steps} from one run."""
     run = launch(marked_steps, RANKS, schedules, rounds, timeout=3600)
-    marks, alone = run.values[0]
     found = defaultdict(list)
-    for name, spans in _steps(run.trace, marks)[3 * len(schedules) :]:  # the first ones warm up
+    for name, spans in _steps(run.trace, run.values[0])[3 * len(schedules) :]:  # the first ones warm up
         found[name].append(_by_action(schedules[name], spans))
-    return dict(found), alone
+    return dict(found)
 
 
 def predictions(schedules: dict[str, Schedule], rounds: int) -> Iterator[tuple[str, float, float, float]]:
-    """(schedule, predicted idle share, predicted with messages timed alone, measured idle share) from one run."""
-    found, alone = measured(schedules, rounds)
-    for name, steps in found.items():
+    """(schedule, predicted idle share, predicted from mean costs, measured idle share) from one run."""
+    for name, steps in measured(schedules, rounds).items():
         schedule, calibration = schedules[name], steps[::2]
-        costs = _costs(schedule, calibration)
+        costs, (pauses, message) = _costs(schedule, calibration), _gaps(schedule, calibration)
+        mean_step = {
+            part: (costs[part.kind, part.chunk], pauses.get((part.kind, part.chunk), 0.0)) for part in schedule.parts()
+        }
         yield (
             name,
-            _predicted(schedule, costs, *_gaps(schedule, calibration)),
-            _predicted(schedule, costs, {("F", 0): 0.0}, alone),
+            median(_predicted(schedule, _paced(schedule, step, pauses), message) for step in calibration),
+            _predicted(schedule, mean_step, message),
             median(map(_idle, steps[1::2])),
         )
 
 
-def _predicted(schedule: Schedule, costs: Costs, before: Costs, message: float) -> float:
-    """Idle share of the simulated schedule; what comes before an action occupies its rank, and counts as idle."""
-    rows = [[costs.get((kind, c), 0.0) + before.get((kind, c), 0.0) for c in range(schedule.chunks)] for kind in "FBIW"]
-    makespan = schedule.simulate(*rows, transfer=message).makespan - before["F", 0]
-    return 1 - sum(costs[part.kind, part.chunk] for part in schedule.parts()) / (RANKS * makespan)
+def _paced(schedule: Schedule, step: Step, pauses: Costs) -> dict[Action, tuple[float, float]]:
+    """(seconds of its span, seconds before it that its rank does not wait) of each action of one step."""
+    before = {action: gap for action, gap, waited in _pauses(schedule, step) if not waited}
+    return {
+        part: (span.seconds, before.get(part, pauses.get((part.kind, part.chunk), 0.0))) for part, span in step.items()
+    }
 
 
-def _by_action(schedule: Schedule, spans: list[Span]) -> dict[Action, Span]:
+def _predicted(schedule: Schedule, step: dict[Action, tuple[float, float]], message: float) -> float:
+    """Idle share of the simulated step; what comes before an action occupies its rank, and counts as idle."""
+    rows = [
+        [
+            [sum(step.get(Action(kind, c, i), (0.0,))) for i in range(schedule.micro_batches)]
+            for c in range(schedule.chunks)
+        ]
+        for kind in "FBIW"
+    ]
+    makespan = schedule.simulate(*rows, transfer=message).makespan - step[schedule.parts(0)[0]][1]
+    return 1 - sum(seconds for seconds, _ in step.values()) / (RANKS * makespan)
+
+
+def _by_action(schedule: Schedule, spans: list[Span]) -> Step:
     """The span of each action of a step: those of a rank come in the order of its actions."""
     found = {}
     for rank in range(RANKS):
@@ -206,28 +206,31 @@ def _by_action(schedule: Schedule, spans: list[Span]) -> dict[Action, Span]:
     return found
 
 
-def _costs(schedule: Schedule, steps: list[dict[Action, Span]]) -> Costs:
+def _costs(schedule: Schedule, steps: list[Step]) -> Costs:
     """Seconds of each kind of action on each chunk."""
     return _typical([[((part.kind, part.chunk), span.seconds) for part, span in step.items()] for step in steps])
 
 
-def _gaps(schedule: Schedule, steps: list[dict[Action, Span]]) -> tuple[Costs, float]:
+def _pauses(schedule: Schedule, step: Step) -> Iterator[tuple[Action, float, bool]]:
+    """(action, seconds, whether its rank waited): since what it needed was given if it waited, else since it was free."""
+    transfers = Transfers(schedule)
+    given = {transfers.given(part): span.end for part, span in step.items()}
+    for rank in range(RANKS):
+        for last, part in pairwise(schedule.parts(rank)):
+            need, free = transfers.needed(part), step[last].end
+            waited = need is not None and given[need] > free
+            yield part, step[part].start - (given[need] if waited else free), waited
+
+
+def _gaps(schedule: Schedule, steps: list[Step]) -> tuple[Costs, float]:
     """Seconds before an action whose rank waits for nothing; and what a message that is waited for takes besides."""
-    transfers, before, waited = Transfers(schedule), [], []
-    for step in steps:
-        given = {transfers.given(part): span.end for part, span in step.items()}
-        gaps, waits = [], []
-        for rank in range(RANKS):
-            for last, part in pairwise(schedule.parts(rank)):
-                need, free, start = transfers.needed(part), step[last].end, step[part].start
-                if need is not None and given[need] > free:
-                    waits.append(((part.kind, part.chunk), start - given[need]))
-                else:
-                    gaps.append(((part.kind, part.chunk), start - free))
-        before.append(gaps)
-        waited.append(waits)
-    pauses = {("F", 0): 0.0} | _typical(before)
-    moving = [mean(max(0.0, seconds - pauses.get(which, 0.0)) for which, seconds in waits) for waits in waited if waits]
+    found = [list(_pauses(schedule, step)) for step in steps]
+    pauses = _typical([[((part.kind, part.chunk), gap) for part, gap, waited in step if not waited] for step in found])
+    moving = [
+        mean(max(0.0, gap - pauses.get((part.kind, part.chunk), 0.0)) for part, gap, _ in waits)
+        for step in found
+        if (waits := [each for each in step if each[2]])
+    ]
     return pauses, median(moving)
 
 
@@ -253,7 +256,7 @@ def _steps(trace: Trace, marks: list[tuple[str, float]]) -> list[tuple[str, list
     ]
 
 
-def _idle(step: dict[Action, Span]) -> float:
+def _idle(step: Step) -> float:
     spans = step.values()
     makespan = max(span.end for span in spans) - min(span.start for span in spans)
     return 1 - sum(span.seconds for span in spans) / (RANKS * makespan)
@@ -276,10 +279,10 @@ def main() -> None:
         middle, low, high = interval(slower[name] / slower[other])
         print(f"{name:>24} / {other:<14}{middle:.3f} [{low:.3f}, {high:.3f}]", flush=True)
     for seed in range(options.seeds):
-        for name, predicted, alone, idle in predictions(schedules, max(20, options.pairs // 4)):
+        for name, predicted, of_means, idle in predictions(schedules, max(20, options.pairs // 4)):
             print(
                 f"run {seed}: {name:<19} idle predicted {predicted:.3f}, measured {idle:.3f}, "
-                f"difference {idle - predicted:+.3f} (messages timed alone: {idle - alone:+.3f})"
+                f"difference {idle - predicted:+.3f} (from mean costs: {idle - of_means:+.3f})"
             )
 
 

@@ -41,7 +41,7 @@ def test_order_of_events_and_costs_of_overlaps():
         own = [event for event in timing.events if event.rank == rank]
         assert [event.item for event in own] == list(dualpipev(2, 4).actions[rank])
         assert all(a.end <= b.start for a, b in zip(own, own[1:], strict=False))
-        assert all(e.end - e.start == sum(timing.costs[p.kind][p.chunk] for p in e.item.parts) for e in own)
+        assert all(e.end - e.start == sum(timing.seconds[p] for p in e.item.parts) for e in own)
 
 
 def test_a_timing_is_a_trace():
@@ -60,11 +60,21 @@ def test_a_timing_is_a_trace():
     )
 
 
+def test_micro_batches_of_unequal_cost():
+    # Rank 1 has nothing to do until micro-batch 0 is through rank 0 (3 s), and waits again for micro-batch 1 (at 8 s).
+    timing = gpipe(2, 2).simulate([[3, 5], 1], [[1, 1], [2, 4]])
+    assert [(e.start, e.end) for e in timing.events if e.rank == 1] == [(3, 4), (8, 9), (9, 13), (13, 15)]
+    assert timing.makespan == 16 and timing.idle == (16 - 10, 16 - 8)
+
+
 def test_bad_costs_get_a_sentence():
     for costs, said in (
         ({"forward": [1, 2, 3]}, "forward has 3 costs: give one number, or 2"),
         ({"transfer": [1, 2]}, "transfer has 2 costs"),
         ({"backward": -1}, "backward costs -1"),
+        ({"backward": [[1, 2], [1, 2, 3]]}, "backward of a chunk has 3 costs: give one for each of 2 micro-batches"),
+        ({"backward": [1, None]}, "backward costs None"),
+        ({"transfer": [[1, 2]]}, "transfer of a chunk has 2 costs: give one for each of 1"),
         ({"weight_gradient": float("nan")}, "weight gradient costs nan"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -19,8 +19,9 @@ from lockstep.parallel.pipeline.schedule import NAMES, Action, Item, Schedule
 from lockstep.parallel.pipeline.transfers import Channel, Transfer, Transfers
 from lockstep.trace import Message, Span, Trace
 
-Costs = float | Sequence[float]
-"""Seconds: one number for all chunks, or one for each."""
+Costs = float | Sequence[float | Sequence[float]]
+"""Seconds: one number for all chunks, or one for each; a chunk may have a list in place of its number, one for each
+micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Timing:
 
     makespan: the end of the last action. idle: per rank, makespan minus the time of its own actions. bubble: per rank,
     idle / makespan. in_flight: per rank, the most micro-batches times chunks between forward and the end of backward.
-    events: every item in order of its start. transfers: (transfer, start, end). costs: by kind of action, for each chunk.
+    events: every item in order of its start. transfers: (transfer, start, end). seconds: of every action.
     """
 
     makespan: float
@@ -48,7 +49,7 @@ class Timing:
     in_flight: tuple[int, ...]
     events: tuple[Event, ...] = field(repr=False)
     transfers: tuple[tuple[Transfer, float, float], ...] = field(repr=False)
-    costs: Mapping[str, Sequence[float]] = field(repr=False)
+    seconds: Mapping[Action, float] = field(repr=False)
 
     @property
     def trace(self) -> Trace:
@@ -60,7 +61,7 @@ class Timing:
         for event in self.events:
             start = event.start
             for part in event.item.parts:
-                end = start + self.costs[part.kind][part.chunk]
+                end = start + self.seconds[part]
                 spans.append(
                     Span(event.rank, "compute", NAMES[part.kind], start, end, part.micro_batch, detail=_detail(part))
                 )
@@ -78,7 +79,7 @@ def simulate(
     transfer: Costs = 0,
     update: float = 0,
 ) -> Timing:
-    """Play `schedule` with these costs of a chunk: one number, or one for each chunk.
+    """Play `schedule` with these costs of a chunk: one number, or one for each chunk, or for each of its micro-batches.
 
     transfer: seconds of a message across a cut, either way: one number, or one for each of the `chunks - 1` cuts.
     Raises InvalidSchedule for one that cannot be run, and ValueError for costs that make no sense.
@@ -86,8 +87,10 @@ def simulate(
     proof = schedule.prove().require()
     chunks = schedule.chunks
     named = {"F": forward, "B": backward, "I": input_gradient, "W": weight_gradient, "U": update}
-    costs = {kind: _per(NAMES[kind], cost, chunks) for kind, cost in named.items()}
-    run = _Run(schedule, costs, _per("transfer", transfer, chunks - 1))
+    costs = {kind: _per(NAMES[kind], cost, chunks, schedule.micro_batches) for kind, cost in named.items()}
+    seconds = {part: costs[part.kind][part.chunk][part.micro_batch] for part in schedule.parts()}
+    cuts = [cost for (cost,) in _per("transfer", transfer, chunks - 1, 1)]
+    run = _Run(schedule, seconds, cuts)
     makespan = max(event.end for event in run.events)
     busy = [sum(event.end - event.start for event in run.events if event.rank == r) for r in range(schedule.ranks)]
     idle = tuple(makespan - time for time in busy)
@@ -98,15 +101,15 @@ def simulate(
         proof.in_flight,
         tuple(sorted(run.events, key=lambda event: (event.start, event.rank))),
         tuple(run.moved),
-        costs,
+        seconds,
     )
 
 
 class _Run:
     """One play through: `events` and `moved` are what happened."""
 
-    def __init__(self, schedule: Schedule, costs: Mapping[str, Sequence[float]], cuts: Sequence[float]) -> None:
-        self._schedule, self._costs, self._cuts = schedule, costs, cuts
+    def __init__(self, schedule: Schedule, seconds: Mapping[Action, float], cuts: Sequence[float]) -> None:
+        self._schedule, self._seconds, self._cuts = schedule, seconds, cuts
         self._transfers = Transfers(schedule)
         self._order = self._transfers.sent
         self._number = {t: n for messages in self._order.values() for n, t in enumerate(messages)}
@@ -147,7 +150,7 @@ class _Run:
         if not self._arrived.issuperset(self._transfers.needed_by(item)):
             return
         self._working[rank] = True
-        end = now + sum(self._costs[part.kind][part.chunk] for part in item.parts)
+        end = now + sum(self._seconds[part] for part in item.parts)
         self.events.append(Event(rank, item, now, end))
         self._at_time(end, lambda time: self._finish(rank, item, time))
 
@@ -191,17 +194,22 @@ class _Run:
         heapq.heappush(self._future, (time, next(self._turn), happen))
 
 
-def _per(name: str, cost: Costs, count: int) -> list[float]:
-    """One number for each of `count`."""
+def _per(name: str, cost: Costs, count: int, micro_batches: int) -> list[list[float]]:
+    """For each of `count` chunks or cuts a number for each micro-batch."""
     if isinstance(cost, Real):
         cost = [cost] * count
-    costs = list(cost)
-    if len(costs) != count:
-        raise ValueError(f"{name} has {len(costs)} costs: give one number, or {count}, one for each")
-    for value in costs:
-        if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < math.inf:
-            raise ValueError(f"{name} costs {value!r}: give a number of at least 0")
-    return costs
+    rows = [list(each) if isinstance(each, Iterable) else [each] * micro_batches for each in cost]
+    if len(rows) != count:
+        raise ValueError(f"{name} has {len(rows)} costs: give one number, or {count}, one for each")
+    for row in rows:
+        if len(row) != micro_batches:
+            raise ValueError(
+                f"{name} of a chunk has {len(row)} costs: give one for each of {micro_batches} micro-batches"
+            )
+        for value in row:
+            if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < math.inf:
+                raise ValueError(f"{name} costs {value!r}: give a number of at least 0")
+    return rows
 
 
 def _detail(part: Action) -> dict[str, object]:
