@@ -1,6 +1,7 @@
 """09.2 `shard_flat`: a rank's shard of some tensors, as a flat tensor that is padded until it divides.
 
-Floor 4, room `exercises`. Judged by its numbers, and by the memory that it keeps alive.
+Floor 4, room `exercises`. Judged by its numbers, and by the memory that it keeps alive. Right functions are
+in `flat_right.py`, wrong ones in `flat_wrong.py`, what they are told in `flat_mistakes.py`.
 """
 
 from __future__ import annotations
@@ -11,146 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from lockstep.exercises.exercise import Case, Exercise, Mistake
+from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import Finding
 from lockstep.exercises.lab05.likeness import by_first_failure
+from lockstep.exercises.lab09.flat_mistakes import MISTAKES
+from lockstep.exercises.lab09.flat_right import by_chunks, piece_by_piece, shard_flat, shard_flat_stub
+from lockstep.exercises.lab09.flat_wrong import CHANGED
 from lockstep.exercises.observe import Call, Observation
 from lockstep.exercises.plain import dtype_name, short
-from lockstep.exercises.symptoms import says
-
-
-def shard_flat(tensors, rank, size):
-    flat = torch.cat([tensor.detach().flatten() for tensor in tensors])
-    shard = -(-len(flat) // size)
-    padded = F.pad(flat, (0, shard * size - len(flat)))
-    return padded[rank * shard : (rank + 1) * shard].clone()
-
-
-def piece_by_piece(tensors, rank, size):
-    """Never makes the whole flat tensor."""
-    shard = (sum(t.numel() for t in tensors) + size - 1) // size
-    own = torch.zeros(shard, dtype=tensors[0].dtype)
-    begin = 0
-    for tensor in tensors:
-        first = max(rank * shard, begin)
-        last = min((rank + 1) * shard, begin + tensor.numel())
-        if first < last:
-            own[first - rank * shard : last - rank * shard] = tensor.detach().reshape(-1)[first - begin : last - begin]
-        begin += tensor.numel()
-    return own
-
-
-def by_chunks(tensors, rank, size):
-    flat = nn.utils.parameters_to_vector(tensors).detach()
-    while flat.numel() % size:
-        flat = torch.cat([flat, flat.new_zeros(1)])
-    return torch.stack(flat.chunk(size))[rank].clone()
-
-
-def shard_flat_stub(tensors, rank, size):
-    raise NotImplementedError("this rank's shard of all tensors, flat and padded")
-
-
-def no_padding(tensors, rank, size):
-    return torch.cat([t.detach().flatten() for t in tensors]).tensor_split(size)[rank].clone()
-
-
-def floors(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    shard = len(flat) // size
-    return flat[rank * shard : (rank + 1) * shard].clone()
-
-
-def shards_each_tensor(tensors, rank, size):
-    return torch.cat([shard_flat([tensor], rank, size) for tensor in tensors])
-
-
-def whole_tensors(tensors, rank, size):
-    held = [[] for _ in range(size)]
-    for tensor in sorted(tensors, key=lambda t: -t.numel()):
-        min(held, key=lambda own: sum(t.numel() for t in own)).append(tensor)
-    return torch.cat([t.detach().flatten() for t in held[rank]]) if held[rank] else tensors[0].detach().new_zeros(0)
-
-
-def pads_with_what_is_there(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    shard = -(-len(flat) // size)
-    padded = torch.cat([flat] * (size + 1))[: shard * size]
-    return padded[rank * shard : (rank + 1) * shard].clone()
-
-
-def pads_with_ones(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    shard = -(-len(flat) // size)
-    padded = torch.cat([flat, flat.new_ones(shard * size - len(flat))])
-    return padded[rank * shard : (rank + 1) * shard].clone()
-
-
-def pads_in_front(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    padded = F.pad(flat, (-len(flat) % size, 0))
-    return padded.chunk(size)[rank].clone()
-
-
-def pads_a_shard_too_many(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    padded = F.pad(flat, (0, size - len(flat) % size))
-    return padded.chunk(size)[rank].clone()
-
-
-def every_nth(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    return F.pad(flat, (0, -len(flat) % size))[rank::size].clone()
-
-
-def keeps_the_history(tensors, rank, size):
-    flat = torch.cat([t.flatten() for t in tensors])
-    return F.pad(flat, (0, -len(flat) % size)).chunk(size)[rank].clone()
-
-
-def keeps_a_view(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    return F.pad(flat, (0, -len(flat) % size)).chunk(size)[rank]
-
-
-def in_float32(tensors, rank, size):
-    return shard_flat([t.detach().float() for t in tensors], rank, size)
-
-
-def pads_the_last_rank_alone(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    shard = -(-len(flat) // size)
-    own = flat[rank * shard : (rank + 1) * shard].clone()
-    return F.pad(own, (0, shard - len(own))) if rank == size - 1 else own
-
-
-def pads_more_than_needed(tensors, rank, size):
-    flat = torch.cat([t.detach().flatten() for t in tensors])
-    return F.pad(flat, (0, -len(flat) % (2 * size))).chunk(size)[rank].clone()
-
-
-def changes_the_tensors(tensors, rank, size):
-    own = shard_flat(tensors, rank, size)
-    for tensor in tensors:
-        tensor.data.zero_()
-    return own
-
-
-def all_shards_at_once(tensors, rank, size):
-    return list(torch.stack([shard_flat(tensors, r, size) for r in range(size)]))
-
-
-def the_same_everywhere(tensors, rank, size):
-    return shard_flat(tensors, 0, size)
-
-
-def stacks(tensors, rank, size):
-    return torch.stack(list(tensors)).flatten().chunk(size)[rank].clone()
-
-
-CHANGED = "the tensors are not what they were before the call"
 
 
 def on_each_rank(fn: Callable[..., Any], tensors: list[Tensor], size: int) -> list[Any]:
@@ -227,26 +97,6 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(f"{many}, {words}" if words else many, (tensors, size))
 
 
-def padding_is_not_zero(case: Case, seen: Observation, expected: Observation) -> bool:
-    """All real numbers are in their places, and behind them there is something."""
-    if seen.error is not None:
-        return False
-    got, want = ([own for own, *_ in one.value] for one in (seen, expected))
-    if any(not isinstance(g, Tensor) or g.shape != w.shape for g, w in zip(got, want, strict=True)):
-        return False
-    n = sum(tensor.numel() for tensor in case.args[0])
-    got, want = torch.cat(got), torch.cat(want)
-    return torch.equal(got[:n], want[:n]) and bool((got[n:] != 0).any())
-
-
-def without_padding(case: Case, seen: Observation, expected: Observation) -> bool:
-    """A `view` refuses, or the shards are all numbers and nothing else, in unequal lengths."""
-    if seen.error is not None:
-        return "invalid for input of size" in seen.error.message
-    sizes = [len(own) if isinstance(own, Tensor) and own.dim() else 0 for own, *_ in seen.value]
-    return sum(sizes) == sum(tensor.numel() for tensor in case.args[0]) and len(set(sizes)) > 1
-
-
 OBSERVE = Call(on_each_rank)
 
 SHARD_FLAT = Exercise(
@@ -276,111 +126,5 @@ SHARD_FLAT = Exercise(
         "own. And `.detach()` takes a parameter's history off.",
         "`padded = F.pad(flat, (0, shard * size - len(flat)))` puts the zeros behind.",
     ),
-    mistakes=by_first_failure(
-        OBSERVE,
-        right_shards,
-        (
-            Mistake(
-                "padding leaks into the norm",
-                pads_with_what_is_there,
-                "The padding is not zero. It would count in every norm, and the optimizer would train it: pad with zeros, "
-                "which add nothing and stay what they are.",
-                symptom=padding_is_not_zero,
-            ),
-            Mistake(
-                "pads in front",
-                pads_in_front,
-                "You put the zeros in front, so all numbers move. Padding goes to the end, where the last shard is.",
-            ),
-            Mistake(
-                "a shard's worth of padding too many",
-                pads_a_shard_too_many,
-                "Where the length divides already, you still add `size` zeros. `n % size` is 0 there, and `size - 0` is not "
-                "nothing: `-n % size` is.",
-            ),
-            Mistake(
-                "no padding",
-                no_padding,
-                "Your shards have unequal lengths. A reduce-scatter and an all-gather want equal ones; pad until the length "
-                "divides.",
-                symptom=without_padding,
-            ),
-            Mistake(
-                "floor for ceil",
-                floors,
-                "You round the shard's length down, and the last numbers belong to no rank: nobody would ever train them. "
-                "Round up and pad.",
-            ),
-            Mistake(
-                "shard boundaries by tensor",
-                shards_each_tensor,
-                "You cut each tensor by itself. Then there is padding in every one of them, and a shard is many small "
-                "pieces. Join first, cut once: a boundary may well go through the middle of a parameter.",
-            ),
-            Mistake(
-                "optimizer state per parameter instead of shard",
-                whole_tensors,
-                "You give whole tensors to ranks. The rank with the largest layer then holds most: in VGG-16 one layer has "
-                "three quarters of all parameters. Cut the flat tensor, through parameters where it has to be.",
-            ),
-            Mistake(
-                "every size-th number",
-                every_nth,
-                "You deal the numbers out like cards. A collective gives and takes contiguous pieces: rank 0 has the first "
-                "shard, rank 1 the next.",
-            ),
-            Mistake(
-                "keeps the whole alive",
-                keeps_a_view,
-                "Your shard is a window into the whole flat tensor, and keeps all of it in memory: nothing has been saved. "
-                "Give it memory of its own.",
-            ),
-            Mistake(
-                "keeps the history",
-                keeps_the_history,
-                "The shard has a history: it was computed from parameters that require a gradient, and keeps all of that alive. "
-                "The optimizer needs a tensor that begins anew: `.detach()` the tensors first.",
-            ),
-            Mistake(
-                "changes the dtype",
-                in_float32,
-                "The shard has another dtype than the tensors. It has to be theirs; padding takes it over with `F.pad`, or "
-                "with `new_zeros`.",
-            ),
-            Mistake(
-                "pads the last rank alone",
-                pads_the_last_rank_alone,
-                "Only the last rank's shard is padded. With few numbers and many ranks, several ranks at the end lack numbers: "
-                "pad the flat tensor, then cut.",
-            ),
-            Mistake(
-                "pads more than needed",
-                pads_more_than_needed,
-                "You pad further than to the next multiple of `size`, and every rank's shard gets longer for it.",
-            ),
-            Mistake(
-                "changes the tensors",
-                changes_the_tensors,
-                "You write into the tensors that you were given: they are the model. Copy what you need, and change the copy.",
-                symptom=says(CHANGED),
-            ),
-            Mistake(
-                "all shards at once",
-                all_shards_at_once,
-                "You return the shards of all ranks. Each rank calls the function for itself, and asks for its own.",
-            ),
-            Mistake(
-                "the same shard everywhere",
-                the_same_everywhere,
-                "Every rank gets rank 0's shard. Where does `rank` come in?",
-            ),
-            Mistake(
-                "expects equal shapes",
-                stacks,
-                "`torch.stack` wants equal shapes, and layers have different ones. Flatten each tensor, then join them with "
-                "`torch.cat`.",
-                symptom=says("stack expects each tensor to be equal size"),
-            ),
-        ),
-    ),
-)  # fmt: skip
+    mistakes=by_first_failure(OBSERVE, right_shards, MISTAKES),
+)

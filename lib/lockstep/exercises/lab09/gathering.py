@@ -19,7 +19,7 @@ from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, on_ranks
 from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab05.likeness import by_first_failure
-from lockstep.exercises.lab09.flat import shard_flat
+from lockstep.exercises.lab09.flat_right import shard_flat
 from lockstep.exercises.lab09.gathering_mistakes import MISTAKES
 from lockstep.exercises.lab09.gathering_right import recompute_by_name, saves_places, zero3, zero3_stub
 from lockstep.exercises.lab09.toys import Held, Layer, Scaled, chain, free, numbers, sends

@@ -16,7 +16,7 @@ from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, on_ranks
 from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab05.likeness import by_first_failure
-from lockstep.exercises.lab09.flat import shard_flat
+from lockstep.exercises.lab09.flat_right import shard_flat
 from lockstep.exercises.lab09.reducing_mistakes import MISTAKES
 from lockstep.exercises.lab09.reducing_right import by_asking_for_gradients, one_on_its_way, zero2, zero2_stub
 from lockstep.exercises.lab09.toys import Held, chain, numbers

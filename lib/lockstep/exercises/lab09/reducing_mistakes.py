@@ -13,16 +13,25 @@ from lockstep.exercises.observe import Observation
 from lockstep.exercises.symptoms import matches
 
 
+def joined(comm, bucket, shard, clears=True):
+    """The bucket's gradients end to end, padded like its shards; the parameters' own are let go."""
+    flat = torch.cat([p.grad.flatten() for p in bucket])
+    for p in bucket if clears else ():
+        p.grad = None
+    return F.pad(flat, (0, shard.numel() * comm.size - len(flat)))
+
+
+def add_to(shard, own):
+    shard.grad = own if shard.grad is None else shard.grad + own
+
+
 def passes(comm, loss, buckets, shards, *, op="mean", adds=True, clears=True, removes=True, reduce=None):
     """The right function, in which one thing can be another."""
 
     def ordinary(bucket, shard):
-        flat = torch.cat([p.grad.flatten() for p in bucket])
-        if clears:
-            for p in bucket:
-                p.grad = None
-        own = comm.reduce_scatter(F.pad(flat, (0, shard.numel() * comm.size - len(flat))), op=op)
-        shard.grad = own if shard.grad is None or not adds else shard.grad + own
+        if not adds:
+            shard.grad = None
+        add_to(shard, comm.reduce_scatter(joined(comm, bucket, shard, clears), op=op))
 
     hooks = []
     for bucket, shard in zip(buckets, shards, strict=True):
@@ -71,37 +80,25 @@ def leaves_hooks(comm, loss, buckets, shards):
 def after_backward(comm, loss, buckets, shards):
     loss.backward()
     for bucket, shard in zip(buckets, shards, strict=True):
-        flat = torch.cat([p.grad.flatten() for p in bucket])
-        for p in bucket:
-            p.grad = None
-        own = comm.reduce_scatter(F.pad(flat, (0, shard.numel() * comm.size - len(flat))), op="mean")
-        shard.grad = own if shard.grad is None else shard.grad + own
+        add_to(shard, comm.reduce_scatter(joined(comm, bucket, shard), op="mean"))
 
 
 def waits_at_the_end(comm, loss, buckets, shards):
     sent = []
 
     def start(bucket, shard):
-        flat = torch.cat([p.grad.flatten() for p in bucket])
-        for p in bucket:
-            p.grad = None
-        flat = F.pad(flat, (0, shard.numel() * comm.size - len(flat)))
+        flat = joined(comm, bucket, shard)
         sent.append((shard, flat, comm.reduce_scatter(flat, op="mean", async_op=True)))
 
     passes(comm, loss, buckets, shards, reduce=start)
     for shard, _, handle in sent:
-        own = handle.wait()
-        shard.grad = own if shard.grad is None else shard.grad + own
+        add_to(shard, handle.wait())
 
 
 def reduces_everywhere(comm, loss, buckets, shards):
     def reduce(bucket, shard):
-        flat = torch.cat([p.grad.flatten() for p in bucket])
-        for p in bucket:
-            p.grad = None
-        mean = comm.all_reduce(F.pad(flat, (0, shard.numel() * comm.size - len(flat))), op="mean")
-        own = mean.chunk(comm.size)[comm.rank].clone()
-        shard.grad = own if shard.grad is None else shard.grad + own
+        mean = comm.all_reduce(joined(comm, bucket, shard), op="mean")
+        add_to(shard, mean.chunk(comm.size)[comm.rank].clone())
 
     passes(comm, loss, buckets, shards, reduce=reduce)
 
@@ -110,11 +107,7 @@ def reduces_each_gradient(comm, loss, buckets, shards):
     def reduce(bucket, shard):
         for p in bucket:
             comm.all_reduce(p.grad, op="mean")
-        flat = torch.cat([p.grad.flatten() for p in bucket])
-        for p in bucket:
-            p.grad = None
-        own = F.pad(flat, (0, shard.numel() * comm.size - len(flat))).chunk(comm.size)[comm.rank].clone()
-        shard.grad = own if shard.grad is None else shard.grad + own
+        add_to(shard, joined(comm, bucket, shard).chunk(comm.size)[comm.rank].clone())
 
     passes(comm, loss, buckets, shards, reduce=reduce)
 
@@ -130,12 +123,8 @@ def keeps_joined_gradients(comm, loss, buckets, shards):
     kept = []
 
     def reduce(bucket, shard):
-        kept.append(torch.cat([p.grad.flatten() for p in bucket]))
-        kept[-1] = F.pad(kept[-1], (0, shard.numel() * comm.size - len(kept[-1])))
-        for p in bucket:
-            p.grad = None
-        own = comm.reduce_scatter(kept[-1], op="mean")
-        shard.grad = own if shard.grad is None else shard.grad + own
+        kept.append(joined(comm, bucket, shard))
+        add_to(shard, comm.reduce_scatter(kept[-1], op="mean"))
 
     passes(comm, loss, buckets, shards, reduce=reduce)
 
@@ -145,7 +134,7 @@ def forgets_the_padding(comm, loss, buckets, shards):
         own = comm.reduce_scatter(torch.cat([p.grad.flatten() for p in bucket]), op="mean")
         for p in bucket:
             p.grad = None
-        shard.grad = own if shard.grad is None else shard.grad + own
+        add_to(shard, own)
 
     passes(comm, loss, buckets, shards, reduce=reduce)
 
@@ -155,9 +144,7 @@ def at_the_first_gradient(comm, loss, buckets, shards):
     for bucket, shard in zip(buckets, shards, strict=True):
 
         def accumulated(p, bucket=bucket, shard=shard):
-            flat = torch.cat([q.grad.flatten() for q in bucket])
-            own = comm.reduce_scatter(F.pad(flat, (0, shard.numel() * comm.size - len(flat))), op="mean")
-            shard.grad = own if shard.grad is None else shard.grad + own
+            add_to(shard, comm.reduce_scatter(joined(comm, bucket, shard, clears=False), op="mean"))
 
         hooks.append(bucket[0].register_post_accumulate_grad_hook(accumulated))
     loss.backward()

@@ -17,7 +17,7 @@ from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Exercise, on_ranks
 from lockstep.exercises.judge import Finding, all_of
 from lockstep.exercises.lab05.likeness import by_first_failure
-from lockstep.exercises.lab09.flat import shard_flat
+from lockstep.exercises.lab09.flat_right import shard_flat
 from lockstep.exercises.lab09.stepping_mistakes import MISTAKES
 from lockstep.exercises.lab09.stepping_right import with_flags, with_sizes, zero1_step, zero1_step_stub
 from lockstep.exercises.lab09.toys import Momentum, numbers, sends
