@@ -23,6 +23,7 @@ def test_the_figure_says_it_in_words_and_fits_into_a_notebook():
     assert figure.alt.endswith("The other 5 weights meet the frame of zeros.")
     assert figure.png()[:4] == b"\x89PNG" and len(figure.png()) < 45_000
     player = window_player(F.conv2d, size=3, kernel=2, title="Mine")
+    assert player._repr_html_().startswith("<img") and list(player.frames.drawn) == [0], "the others when looked at"
     assert [frame.label for frame in player.frames] == [f"output ({p}, {q})" for p in range(2) for q in range(2)]
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as Canvas
 
 from lockstep.trace.units import show_bytes, show_seconds, show_share
 from lockstep.viz.figure import INK, ORANGE, QUIET, SCREEN, SKY, VERMILLION, Figure, our_style, pixels, small_png
-from lockstep.viz.player import Frame, Player
+from lockstep.viz.player import Frame, Frames, Player
 
 WIDTH, HEIGHT = 9.4, 3.7  # inches
 FRAME_SCALE, FRAME_COLORS = 0.9, 24
@@ -102,13 +102,14 @@ def bucket_player(
     title: str = "Buckets",
 ) -> Player:
     """`bucket_timeline` for each of `sizes`, with a slider for the size; nothing plays until the reader presses play."""
-    frames, width = [], 0
-    for size in sizes:
-        figure = bucket_timeline(gradients, size, reduce_seconds, sizes, title)
+
+    def draw(at: int) -> Frame:
+        figure = bucket_timeline(gradients, sizes[at], reduce_seconds, sizes, title)
         png = small_png(pixels(figure.matplotlib, FRAME_SCALE), FRAME_COLORS)
-        frames.append(Frame(png, figure.alt, show_bytes(size)))
-        width = round(figure.matplotlib.get_figwidth() * SCREEN)
-    return Player(tuple(frames), frames[-1].alt, width)
+        return Frame(png, figure.alt, show_bytes(sizes[at]))
+
+    frames = Frames(draw, len(sizes))
+    return Player(frames, frames[-1].alt, round(WIDTH * SCREEN))
 
 
 def _sentence(gradients: Sequence[ReadyGradient], size: int, plan: Sequence[Reduction], wait: float) -> str:

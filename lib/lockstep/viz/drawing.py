@@ -19,6 +19,7 @@ from matplotlib.patheffects import withStroke
 from lockstep.trace.units import show_share
 from lockstep.viz.chart import BLOCKED, COLLECTIVE, COMPUTE, OTHER, RECEIVE, SEND, WAIT, Band, Box, Chart, Look
 from lockstep.viz.figure import INK, QUIET, our_style
+from lockstep.viz.labels import write_labels
 
 ARROWS = 60  # more messages than this are a tangle of arrows
 LINES = 250  # so many thin lines still show a pattern
@@ -141,13 +142,15 @@ def _draw_boxes(axes: Axes, chart: Chart, scale: float, points: float, row_point
     """Boxes of one look in one collection; those too narrow for a hatch are plain, but never vanish."""
     wide: dict[Look, list] = defaultdict(list)
     narrow: dict[Look, list] = defaultdict(list)
+    labels: dict[Look, dict[tuple[str, float], list]] = defaultdict(lambda: defaultdict(list))
     for band in chart.bands:
         for box in band.boxes:
             start, end = box.start / scale, box.end / scale
             low, high = band.top, band.top + band.height
             corners = [(start, low), (end, low), (end, high), (start, high)]
             (wide if (end - start) * points >= 2.5 else narrow)[box.look].append(corners)
-            _write_label(axes, box, band, (start, end), points, row_points)
+            if size := _label_size(box, band, (end - start) * points, row_points):
+                labels[box.look][box.label, size].append(((start + end) / 2, band.top + band.height / 2))
     for look, corners in narrow.items():
         axes.add_collection(
             PolyCollection(corners, facecolor=look.color, edgecolor=look.color, linewidth=0.4, zorder=2)
@@ -159,24 +162,15 @@ def _draw_boxes(axes: Axes, chart: Chart, scale: float, points: float, row_point
         )
         axes.add_collection(PolyCollection(corners, facecolor="none", edgecolor="white", linewidth=0.3, zorder=3))
         axes.add_collection(PolyCollection(wide_enough, facecolor="none", edgecolor="white", linewidth=0.8, zorder=3))
+    for look, places in labels.items():
+        write_labels(axes, places, zorder=6, color=look.ink, behind=look.color if look.hatch else None)
 
 
-def _write_label(axes: Axes, box: Box, band: Band, ends: tuple[float, float], points: float, row_points: float) -> None:
+def _label_size(box: Box, band: Band, across: float, row_points: float) -> float:
+    """In points, of the label of a box that is `across` points wide; 0 where it does not fit."""
     size = min(9.0, 0.7 * band.height * row_points)
-    if size < 5 or not box.label or (ends[1] - ends[0]) * points < 0.62 * size * len(box.label) + 4:
-        return
-    behind = {"facecolor": box.look.color, "edgecolor": "none", "pad": 0.8} if box.look.hatch else None
-    axes.text(
-        sum(ends) / 2,
-        band.top + band.height / 2,
-        box.label,
-        ha="center",
-        va="center",
-        fontsize=size,
-        color=box.look.ink,
-        bbox=behind,
-        zorder=6,
-    )
+    fits = size >= 5 and box.label and across >= 0.62 * size * len(box.label) + 4
+    return round(size, 1) if fits else 0.0
 
 
 def _draw_messages(axes: Axes, chart: Chart, scale: float) -> None:

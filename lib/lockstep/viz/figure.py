@@ -20,7 +20,8 @@ from PIL import Image
 
 SCREEN = 96  # css pixels per inch
 LIMIT = 45_000  # bytes of an image, which make 60 kB of text in a notebook
-CODE = np.array([1 << 16, 1 << 8, 1], dtype=np.int32)  # red, green, blue as one number
+CODE = np.array([1, 1 << 8, 1 << 16], dtype=np.int32)  # red, green, blue as one number, as they lie in memory
+EFFORT = 8  # of 9, for zlib: half the time for 2 % more bytes
 ALIKE = 24  # of 255: distance of two colours that the eye forgives at the edge of a letter
 INK = "#1a1a1a"
 QUIET = "#595959"  # 7:1 on white
@@ -106,13 +107,13 @@ def small_png(image: Image.Image, colors: int) -> bytes:
         palette.append(rgb[count.argmax()])
         count[((rgb - palette[-1]) ** 2).sum(axis=1) < ALIKE**2] = 0
     nearest = np.stack([((rgb - color) ** 2).sum(axis=1) for color in palette]).argmin(axis=0)
-    codes = rgb @ CODE
-    order = codes.argsort()
-    where = order[np.searchsorted(codes[order], np.asarray(image, dtype=np.int32) @ CODE)]
-    indexed = Image.fromarray(nearest[where].astype(np.uint8), mode="P")
+    chosen = np.empty(1 << 24, dtype=np.uint8)  # by colour; memory that nobody touches costs nothing
+    chosen[rgb @ CODE] = nearest
+    codes = np.frombuffer(image.tobytes("raw", "RGBX"), dtype="<u4") & 0xFFFFFF
+    indexed = Image.fromarray(chosen[codes].reshape(image.height, image.width), mode="P")
     indexed.putpalette(np.concatenate(palette).astype(np.uint8).tobytes())
     out = io.BytesIO()
-    indexed.save(out, format="png", optimize=True)
+    indexed.save(out, format="png", compress_level=EFFORT)
     return out.getvalue()
 
 

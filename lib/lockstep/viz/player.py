@@ -1,11 +1,11 @@
-"""A moving figure: frames drawn beforehand, a slider, a play button that waits to be pressed.
+"""A moving figure: its frames, a slider, a play button that waits to be pressed.
 
 Floor 3. Core ipywidgets only (7.7 or later); without them, or where they are not shown, one frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,23 @@ class Frame:
     png: bytes
     alt: str
     label: str
+
+
+class Frames(Sequence):
+    """`count` frames, each drawn by `draw(number)` when it is first looked at: a reader sees one before the others."""
+
+    def __init__(self, draw: Callable[[int], Frame], count: int) -> None:
+        self.draw, self.count = draw, count
+        self.drawn: dict[int, Frame] = {}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, at: int) -> Frame:
+        at = range(self.count)[at]
+        if at not in self.drawn:
+            self.drawn[at] = self.draw(at)
+        return self.drawn[at]
 
 
 @dataclass(frozen=True, repr=False)

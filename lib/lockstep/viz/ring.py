@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lockstep.comm import Communicator
 from lockstep.viz.figure import GREEN, INK, QUIET, SCREEN, SKY, Figure, our_style, pixels, small_png
-from lockstep.viz.player import Frame, Player
+from lockstep.viz.player import Frame, Frames, Player
 from lockstep.world import simulate
 
 MOST = 7  # ranks: more do not fit into the bits of an element
@@ -64,14 +64,14 @@ def ring(algorithm: Callable[..., Any], ranks: int = 4, step: int = 1, title: st
 def ring_player(algorithm: Callable[..., Any], ranks: int = 4, title: str = "Ring all-reduce") -> Player:
     """The same figure for every step, with a slider; the last frame is the end. Raises as `ring`."""
     recording = record(algorithm, ranks)
-    frames, width = [], 0
-    for at in range(len(recording.steps) + 1):
-        canvas = _draw(recording, at, title)
-        width = round(canvas.get_figwidth() * SCREEN)
-        image = small_png(pixels(canvas, FRAME_SCALE), FRAME_COLORS)
-        frames.append(Frame(image, _words(recording, at, title), _when(recording, at)))
-    alt = f"{title} (simulated), {ranks} ranks, {len(recording.steps)} steps. " + _words(recording, at, title)
-    return Player(tuple(frames), alt, width)
+    last = len(recording.steps)
+
+    def draw(at: int) -> Frame:
+        image = small_png(pixels(_draw(recording, at, title), FRAME_SCALE), FRAME_COLORS)
+        return Frame(image, _words(recording, at, title), _when(recording, at))
+
+    alt = f"{title} (simulated), {ranks} ranks, {last} steps. " + _words(recording, last, title)
+    return Player(Frames(draw, last + 1), alt, round(_width(ranks) * SCREEN))
 
 
 def record(algorithm: Callable[..., Any], ranks: int) -> Recording:
@@ -164,12 +164,16 @@ def _words(recording: Recording, at: int, title: str) -> str:
     return " ".join([*said, *([f"Then {'; '.join(sends)}."] if sends else [])])
 
 
+def _width(p: int) -> float:
+    """Of the figure of p ranks, in inches."""
+    return max(1.3 + 1.15 * p, 6.2)
+
+
 def _draw(recording: Recording, at: int, title: str) -> Canvas:
     p, held = recording.ranks, recording.holdings[at]
     with our_style():
-        wide, tall = 1.3 + 1.15 * p, 1.35 + 0.62 * p
-        canvas = Canvas(figsize=(max(wide, 6.2), tall))
-        width = canvas.get_figwidth()
+        width, tall = _width(p), 1.35 + 0.62 * p
+        canvas = Canvas(figsize=(width, tall))
         axes = canvas.add_axes((0.75 / width, 0.22 / tall, 1.15 * p / width, 0.62 * p / tall))
         axes.set(xlim=(0, p), ylim=(p, 0))
         axes.set_axis_off()

@@ -19,7 +19,7 @@ from lockstep.simt.report import warp_requests
 from lockstep.simt.run.patterns import BANKS, SECTOR
 from lockstep.simt.run.recording import Request
 from lockstep.viz.figure import INK, ORANGE, QUIET, SCREEN, SKY, VERMILLION, Figure, our_style, pixels, small_png
-from lockstep.viz.player import Frame, Player
+from lockstep.viz.player import Frame, Frames, Player
 
 WIDE, LANES = 9.4, 32  # inches; lanes of a warp
 TOP = 5.6  # of the row of sectors, counted down from the lanes
@@ -86,27 +86,13 @@ def warp_player(
             f"{len(seen)} different requests; the figure moves through 1 to {MOST_FRAMES}: name fewer warps."
         )
     alt = f"{title}, {len(seen)} requests: " + "; ".join(one.sentence for one in seen) + "."
-    return Player(_Frames(seen, title), alt, round(WIDE * SCREEN))
 
+    def draw(at: int) -> Frame:
+        one = seen[at]
+        image = small_png(pixels(_draw(one, title), FRAME_SCALE), FRAME_COLORS)
+        return Frame(image, _words(one, title), f"warp {one.warp}, request {one.at} of {one.of}")
 
-class _Frames(Sequence):
-    """The frames of a player, each drawn when it is first looked at."""
-
-    def __init__(self, seen: Sequence[Seen], title: str) -> None:
-        self.seen, self.title = seen, title
-        self.drawn: dict[int, Frame] = {}
-
-    def __len__(self) -> int:
-        return len(self.seen)
-
-    def __getitem__(self, at: int) -> Frame:
-        at = range(len(self))[at]
-        if at not in self.drawn:
-            one = self.seen[at]
-            image = small_png(pixels(_draw(one, self.title), FRAME_SCALE), FRAME_COLORS)
-            label = f"warp {one.warp}, request {one.at} of {one.of}"
-            self.drawn[at] = Frame(image, _words(one, self.title), label)
-        return self.drawn[at]
+    return Player(Frames(draw, len(seen)), alt, round(WIDE * SCREEN))
 
 
 def distinct(

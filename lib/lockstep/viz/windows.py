@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from lockstep.viz.figure import INK, ORANGE, QUIET, SCREEN, SKY, Figure, our_style, pixels, small_png
-from lockstep.viz.player import Frame, Player
+from lockstep.viz.player import Frame, Frames, Player
 
 MOST = 9  # pixels a side, so that there is room for a label in each
 FRAME_SCALE, FRAME_COLORS = 1.4, 24
@@ -69,14 +69,14 @@ def window_player(
 ) -> Player:
     """The same figure for every output, row by row, with a slider. Raises as `window`."""
     reading, title = record(conv, size, kernel, stride, padding, dilation), _headed(title, stride, padding, dilation)
-    frames, width = [], 0
-    for output in reading.weight:
-        canvas = _draw(reading, output, title)
-        width = round(canvas.get_figwidth() * SCREEN)
-        image = small_png(pixels(canvas, FRAME_SCALE), FRAME_COLORS)
-        frames.append(Frame(image, _words(reading, output, title), f"output {output}"))
-    told = f"{len(frames)} outputs, the first of them: {frames[0].alt}"
-    return Player(tuple(frames), told, width, along="output", start=0)
+    outputs = list(reading.weight)
+
+    def draw(at: int) -> Frame:
+        image = small_png(pixels(_draw(reading, outputs[at], title), FRAME_SCALE), FRAME_COLORS)
+        return Frame(image, _words(reading, outputs[at], title), f"output {outputs[at]}")
+
+    told = f"{len(outputs)} outputs, the first of them: {_words(reading, outputs[0], title)}"
+    return Player(Frames(draw, len(outputs)), told, round(_size(reading)[0] * SCREEN), along="output", start=0)
 
 
 def record(conv: Callable[..., Tensor], size: int, kernel: int, stride: int, padding: int, dilation: int) -> Reading:
@@ -109,11 +109,16 @@ def _words(reading: Reading, output: tuple[int, int], title: str) -> str:
     return f"{title}. Output {output} of {reading.outputs[0]}x{reading.outputs[1]} reads {many}: {pairs}.{frame}"
 
 
+def _size(reading: Reading) -> tuple[float, float]:
+    """Width and height of the figure in inches."""
+    side, (p, q) = reading.size + 2 * reading.padding, reading.outputs
+    return max(6.6, 0.3 + CELL * (side + q) + GAP + 0.3), 0.75 + CELL * max(side, p) + 0.3
+
+
 def _draw(reading: Reading, output: tuple[int, int], title: str) -> Canvas:
     side, (p, q) = reading.size + 2 * reading.padding, reading.outputs
+    wide, tall = _size(reading)
     with our_style():
-        wide = max(6.6, 0.3 + CELL * (side + q) + GAP + 0.3)
-        tall = 0.75 + CELL * max(side, p) + 0.3
         canvas = Canvas(figsize=(wide, tall))
         canvas.text(0.1 / wide, 1 - 0.1 / tall, title, va="top", fontsize=11.5, fontweight="bold")
         left = _grid(canvas, 0.3, side, side, f"image, {reading.size}x{reading.size}", wide, tall)
