@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from lockstep.course.grade.characters import writable
+from lockstep.course.grade.characters import visible, writable
 
 MOST_BYTES = 128 * 2**20  # of one file, once unpacked
 MOST_MEMBERS = 20_000
@@ -36,7 +36,7 @@ class Piece:
     @property
     def name(self) -> str:
         """Its own file name, whatever leads to it."""
-        return writable(PurePosixPath(self.inside[-1]).name if self.inside else self.path.name)
+        return visible(writable(PurePosixPath(self.inside[-1]).name if self.inside else self.path.name))
 
     @property
     def is_zip(self) -> bool:

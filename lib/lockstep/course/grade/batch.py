@@ -18,6 +18,7 @@ from lockstep.course.grade.characters import writable
 from lockstep.course.grade.collect import Handin
 from lockstep.course.grade.outcome import Outcome
 from lockstep.course.grade.program import LabText
+from lockstep.course.grade.reaching import reaching
 from lockstep.course.grade.reading import read_handin
 from lockstep.course.grade.rounds import Judge, judge_submission
 from lockstep.course.grade.submission import Submission
@@ -90,6 +91,7 @@ def _graded(submission: Submission, rules: Rules, cache: Cache) -> Graded:
 
 def _judged(submission: Submission, rules: Rules, cache: Cache) -> Graded:
     name, doubt = rules.whose(submission)
+    doubt = "; ".join(filter(None, (doubt, reaching(submission.program))))
     values = rules.values(submission.lab, name)
     if submission.problem:
         return Graded(submission, tuple(_unread(value, submission.problem) for value, _ in values), "", doubt)

@@ -6,6 +6,7 @@ Floor 4, room `course`. Used wherever such text comes in: names of files, notebo
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 LONGEST = 20_000  # characters of one value that are kept
@@ -17,6 +18,17 @@ def writable(text: str) -> str:
     Spelled out and not left out, so that two names stay two, and a literal in a program keeps its value.
     """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    r"""The text with control characters spelled out, `\x1b`, and those that turn the direction of writing.
+
+    A terminal obeys them: the name of a file could wipe out the line above it. Line ends and tabs stay.
+    """
+    return HIDDEN.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
 
 
 def as_text(value: Any) -> str:

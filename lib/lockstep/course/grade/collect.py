@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from lockstep.course.grade.archive import Piece, Unreadable, is_clutter, is_of_the_course, load, members
-from lockstep.course.grade.characters import writable
+from lockstep.course.grade.characters import visible, writable
 from lockstep.course.grade.lms import Handed, Sender, gradescope_metadata, sender
 
 METADATA = "submission_metadata.yml"
@@ -157,7 +157,7 @@ def _gradescope(found: Iterable[tuple[tuple[str, ...], Piece]], left_out: list[s
 
 
 def _shown(*parts: str) -> str:
-    return writable(str(PurePosixPath(*parts)))
+    return visible(writable(str(PurePosixPath(*parts))))
 
 
 def _key(whose: Sender | None, name: str, metadata: dict[str, Handed]) -> str:
@@ -167,7 +167,7 @@ def _key(whose: Sender | None, name: str, metadata: dict[str, Handed]) -> str:
         said = name
     else:
         said = whose.student if whose.platform == "gradescope" else f"{whose.student} ({whose.id})"
-    return " ".join(unicodedata.normalize("NFC", writable(said)).split()) or "unnamed"
+    return visible(" ".join(unicodedata.normalize("NFC", writable(said)).split())) or "unnamed"
 
 
 def _of_a_loose_file(name: str, lab_names: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ def read_due(said: Iterable[str]) -> dict[str, datetime]:
         when = moment(rest if equals else text)
         if when is None:
             raise ValueError(f"--due {text!r} is no time: write it as 2026-12-01 23:59, or 05=2026-12-01 23:59")
-        found[lab.strip() if equals else ""] = when
+        found[lab.strip().zfill(2) if equals else ""] = when
     return found
 
 

@@ -64,6 +64,8 @@ class Batch:
 
 def grade(request: Request, rules: Rules, progress: Callable[[int, int], None] = lambda done, of: None) -> Batch:
     """Grade everything; progress(done, of) is called after each hand-in. Raises ValueError for what cannot be meant."""
+    if request.out.resolve().is_relative_to(request.submissions.resolve()):
+        raise ValueError(f"{request.out} lies among what was handed in, and would be a student's: name another --out")
     out = private_folder(request.out)
     policy, marks, overrides = (
         read_policy(request.policy),
@@ -74,9 +76,9 @@ def grade(request: Request, rules: Rules, progress: Callable[[int, int], None] =
     handins, said = collect(request.submissions, [text.name for text in rules.labs.values() if text.name])
     if not handins:
         raise ValueError(f"nothing was handed in: {request.submissions} holds no folder, notebook or zip")
-    graded = _judge(handins, rules, Cache(out / ".cache", request.fresh), request.jobs, progress)
     students = [(one.student, one.lms_id) for one in handins]
-    deadlines, times = _times(request, students, said)
+    deadlines, times = _times(request, students, rules, said)  # before the work of an hour
+    graded = _judge(handins, rules, Cache(out / ".cache", request.fresh), request.jobs, progress)
     results, judged = [], {}
     for one in graded:
         key = (one.submission.student, one.submission.lab)
@@ -112,9 +114,11 @@ def _judge(
 
 
 def _times(
-    request: Request, students: Sequence[tuple[str, str]], said: list[str]
+    request: Request, students: Sequence[tuple[str, str]], rules: Rules, said: list[str]
 ) -> tuple[Deadlines, dict[tuple[str, str], datetime]]:
     due = read_due(request.due)
+    if strange := sorted(set(due) - {"", *rules.labs}):
+        raise ValueError(f"--due is given for lab {strange[0]}, and released are {', '.join(rules.labs)}")
     extended = read_extensions(request.extensions, due, students, said)
     return Deadlines(due, extended), read_times(request.times, students, said)
 

@@ -47,20 +47,41 @@ class Handed:
 
 
 def gradescope_metadata(text: str) -> dict[str, Handed]:
-    """By folder name ("submission_1234"): who and when, from the `submission_metadata.yml` of an export."""
+    """By folder name ("submission_1234"): who and when, from the `submission_metadata.yml` of an export.
+
+    Only what stands right below a submission counts, and of its students the first. Further in are the results of an
+    autograder, in which a student's words can stand, and the times of earlier submissions.
+    """
     found: dict[str, Handed] = {}
     for block in re.split(r"^(?=submission_\d+:)", text, flags=re.MULTILINE):
         head = re.match(r"(submission_\d+):", block)
         if head:
-            fields = {
-                key: value.strip("'\" ")
-                for key, value in re.findall(
-                    r"^[ \t]*(?:- )?:?(name|sid|email|created_at): *(.*)$", block, re.MULTILINE
+            parts = _entries(block.partition("\n")[2])
+            fields = dict(
+                re.findall(
+                    r"^[ \t]*(?:- )?:?(name|sid|email): *(.*)$", _first(parts.get("submitters", "")), re.MULTILINE
                 )
-            }
+            )
+            fields = {key: value.strip("'\" ") for key, value in fields.items()}
             student = fields.get("email") or fields.get("name") or head[1]
-            found[head[1]] = Handed(student, fields.get("sid", ""), moment(fields.get("created_at", "")))
+            found[head[1]] = Handed(student, fields.get("sid", ""), moment(parts.get("created_at", "").strip("'\" \n")))
     return found
+
+
+def _entries(block: str) -> dict[str, str]:
+    """The entries of a YAML mapping by key, each with the lines that belong to it; the first of a name counts."""
+    indent = re.match(r" *", block)[0]
+    found: dict[str, str] = {}
+    for part in re.split(rf"^{indent}(?=:?\w+:)", block, flags=re.MULTILINE)[1:]:
+        key, _, value = part.removeprefix(":").partition(":")
+        found.setdefault(key, value)
+    return found
+
+
+def _first(listed: str) -> str:
+    """The first item of a YAML list."""
+    items = re.split(r"^ *- ", listed, flags=re.MULTILINE)
+    return items[1] if len(items) > 1 else ""
 
 
 def gradescope_json(text: str) -> Handed:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.course.grade.result import Result, number
-from lockstep.course.grade.text_table import csv_text, delimiter_of, read_text
+from lockstep.course.grade.text_table import csv_text, delimiter_of, read_text, rows_of
 
 NUMBERS = ("id", "sis user id", "sis login id", "email address", "email", "id number", "username", "identifier")
 NAMES = ("student", "full name", "name")
@@ -83,7 +83,7 @@ def fill(gradebook: Path, results: Sequence[Result], columns: Mapping[str, str])
     delimiter = delimiter_of(text)
     lines = text.splitlines(keepends=True)
     ending = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
-    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+    rows = rows_of(text, gradebook)
     if len(rows) < 2:
         raise ValueError(f"{gradebook} holds no students: export the gradebook with them")
     head = [name.strip().lower() for name in rows[0]]

@@ -13,11 +13,16 @@ from pathlib import Path
 
 def private_folder(place: Path) -> Path:
     """Make the folder (0700, with a `.gitignore` for everything in it); raises ValueError when it cannot be written."""
+    ignored = place / ".gitignore"
     try:
         place.mkdir(parents=True, exist_ok=True)
+        if ignored.exists() and ignored.read_text(encoding="utf-8", errors="replace") != "*\n":
+            raise ValueError(
+                f"{place} has a .gitignore of its own, and grades need a folder for themselves: name a new one"
+            )
         if os.name != "nt":
             place.chmod(0o700)
-        (place / ".gitignore").write_text("*\n", encoding="utf-8")
+        ignored.write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise ValueError(f"the folder {place} cannot be written: {error.strerror}") from None
     return place

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from lockstep.course.grade.characters import visible
 from lockstep.course.grade.grading import Batch
 from lockstep.course.grade.ledger import Change
 from lockstep.course.grade.outcome import Outcome
@@ -113,7 +114,7 @@ def _summary(batch: Batch, console: Console) -> None:
         *lines[:MOST_LINES],
         *([f"and {len(lines) - MOST_LINES} more, in notes.txt"] * (len(lines) > MOST_LINES)),
     ):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(_on_one_line(line), markup=False, soft_wrap=True)
 
 
 def notes(batch: Batch) -> str:
@@ -124,7 +125,12 @@ def notes(batch: Batch) -> str:
         for text in (one.failure, one.submission.problem, one.doubt, *one.submission.warnings)
         if text
     ]
-    return "\n".join([*batch.said, *lines, ""])
+    return "\n".join([*map(_on_one_line, [*batch.said, *lines]), ""])
+
+
+def _on_one_line(text: str) -> str:
+    """What a student named or wrote begins no line of its own, and moves nobody's cursor."""
+    return visible(" ".join(text.splitlines()))
 
 
 def show_statistics(batch: Batch, console: Console | None = None) -> None:

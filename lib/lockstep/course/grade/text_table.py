@@ -10,7 +10,9 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-FORMULA = ("=", "+", "-", "@", "\t", "\n")
+from lockstep.course.grade.characters import visible
+
+FORMULA = ("=", "+", "-", "@", "\t", "\n", *"＝＋－＠")  # noqa: RUF001 - the last as wide as Chinese letters
 
 
 def read_table(path: Path, needs: Sequence[str]) -> list[dict[str, str]]:
@@ -30,10 +32,18 @@ def read_table(path: Path, needs: Sequence[str]) -> list[dict[str, str]]:
 def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and rows of a CSV file in UTF-8, with comma, semicolon or tab; raises ValueError."""
     text = read_text(path)
-    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text)))
+    rows = rows_of(text, path)
     if not rows:
         raise ValueError(f"{path} is empty")
     return rows[0], rows[1:]
+
+
+def rows_of(text: str, path: Path) -> list[list[str]]:
+    """The rows of a table as text; raises ValueError naming the file where a cell is too long for one."""
+    try:
+        return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text)))
+    except csv.Error as error:
+        raise ValueError(f"{path} is no table of cells ({error}): is a quotation mark missing?") from None
 
 
 def read_text(path: Path) -> str:
@@ -66,6 +76,7 @@ def guarded(cell: object) -> str:
         return f"{cell:.2f}".rstrip("0").rstrip(".") if isinstance(cell, float) else str(cell)
     # A lone carriage return ends the row for whoever reads it, and what follows would be a cell of its own.
     text = "" if cell is None else str(cell).replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    text = visible(text)
     return f"'{text}" if text.startswith(FORMULA) else text
 
 

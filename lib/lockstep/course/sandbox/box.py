@@ -76,9 +76,22 @@ class Box:
         self.landlock = 0
         self._folder = Path(tempfile.mkdtemp(prefix="lockstep-box-"))
         self._last_words = tempfile.TemporaryFile()
-        number = os.getpid() % levels.USERS
-        self.user = levels.FIRST_USER + number if os.geteuid() == 0 and level != "process" else 0
+        self._taken: socket.socket | None = None
+        self.user = self._a_user() if os.geteuid() == 0 and level != "process" else 0
         self._start()
+
+    def _a_user(self) -> int:
+        """A user whom no other grader on this machine has: at the end of a child, all of that user's processes end."""
+        for offset in range(levels.USERS):
+            user = levels.FIRST_USER + (os.getpid() + offset) % levels.USERS
+            self._taken = socket.socket(socket.AF_UNIX)
+            try:
+                self._taken.bind(f"\0lockstep user {user}")  # a name without a file, which the system gives back
+            except OSError:
+                self._taken.close()
+                continue
+            return user
+        raise BoxLost(f"{levels.USERS} graders run on this machine already")
 
     def _start(self) -> None:
         library = copy_package(self._folder)
@@ -164,6 +177,8 @@ class Box:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        if self._taken is not None:
+            self._taken.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -192,6 +207,8 @@ def _forget() -> None:
     _lock = threading.RLock()
     for one in _boxes.values():
         one._line.socket.close()
+        if one._taken is not None:
+            one._taken.close()
     _boxes.clear()
 
 

@@ -3,13 +3,13 @@
 Floor 4, room `course`. What comes back are observations; nobody judges here.
 
 What it returns it has to compute; traffic, order, collectives, the trace and the seconds of ranks are seen here, see
-`world`, and bytes that a drive told are recounted, see `grade/recount.py`. What the library counts over there (a
-kernel's launch) and what a *drive* reads off (times of passes, memory held, hooks left, whether a generator was touched)
-comes from beside the student's code. The library is put back as it was once the program is defined, see
-`inside/unchanged.py`, and judges refuse counts that no launch can have. Open is what a program does *while* a case runs:
-a thread, a hook or an object of its own that finds the library and changes it then, or the saved names before; a class
-for 05.4 that takes away the charged hooks and charges the same layers itself after it has sent; and ranks that pass
-numbers by memory beside messages that are long enough to have carried them.
+`world`, and bytes that a drive told are recounted, see `grade/recount.py`. A kernel is taken out of the program and
+launched in a process where nothing else of that has run, see `inside/kernels.py`. What a *drive* reads off (times of
+passes, memory held, hooks left, whether a generator was touched) comes from beside the student's code. The library is
+put back as it was once the program is defined, see `inside/unchanged.py`. Open is what a program does *while* a case
+runs: a thread, a hook or an object of its own that finds the library or the drive's frame and changes it then; and ranks
+that pass numbers by memory beside messages that are long enough to have carried them. The ways to the former are named
+to the instructor, see `grade/reaching.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -34,9 +34,11 @@ from lockstep.course.sandbox.wire import Garbled, Gone, Late
 from lockstep.course.sandbox.world import observe_ranks
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.observe import Failure, Observation, Simulate
+from lockstep.simt.kernel import Kernel
 from lockstep.world.shipping import dumps
 
 DEFINING, EACH = 8.0, 10.0  # processor seconds: for the whole program, and for each draw of cases, as in `check`
+STATEMENT = 3.0  # seconds that a single statement may take: it defines something, and does no work
 PATIENCE = 3.0  # times as long it may take by the clock: other boxes want the cores too
 GRACE = 1.0  # seconds that a process has to say at which line it is
 LAB = re.compile(r"lockstep\.exercises\.lab\d\d")
@@ -67,17 +69,23 @@ def try_program(
     tried = Tried()
     end: Failure | None = None
     ended = False
+    kernel = _kernel_of(box, exercise, program, refused, tried)
     limits = Limits(seconds=DEFINING + EACH * len(draws))
     with box.child(limits) as child:
         try:
-            _define(child, exercise, program, refused, tried)
+            if kernel is None:
+                tried.problems.clear()
+                _define(child, exercise, program, refused, tried)
+            else:
+                _define(child, exercise, Program(), refused, Tried())
+                child.send(time.monotonic() + PATIENCE * DEFINING, kernels=kernel)
             for draw, cases in enumerate(draws):
                 if draw and enough(draw - 1, tried.seen[-1]):
                     break
                 tried.seen.append([])
                 deadline = time.monotonic() + PATIENCE * EACH
                 for case in cases:
-                    tried.seen[-1].append(_observe(child, exercise, case, deadline))
+                    tried.seen[-1].append(_vouched(exercise, kernel, _observe(child, exercise, case, deadline)))
         except TimedOut as late:
             end = Failure("Timeout", f"{EACH:g} s", late.file, late.line)
         except Late:
@@ -88,7 +96,7 @@ def try_program(
             pass
         else:
             ended = True
-    tried.seconds = child.seconds
+    tried.seconds += child.seconds
     if not ended and end is None:
         end = _death(child)
     if end is not None:
@@ -97,10 +105,35 @@ def try_program(
     return tried
 
 
+def _kernel_of(
+    box: Box, exercise: Exercise, program: Program, refused: Sequence[str], tried: Tried
+) -> list[Any] | None:
+    """The program's kernel as plain data; None where none is asked for, and where it cannot be had."""
+    if not isinstance(exercise.reference, Kernel):
+        return None
+    with box.child(Limits(seconds=DEFINING)) as child:
+        try:
+            _define(child, exercise, program, refused, tried)
+            deadline = time.monotonic() + PATIENCE * GRACE
+            child.send(deadline, kernel=True)
+            said = listen(child, "kernel", deadline)["kernel"]
+        except (Late, Garbled, Gone):
+            said = None
+    tried.seconds = child.seconds
+    return said if type(said) is list and said else None
+
+
+def _vouched(exercise: Exercise, kernel: list[Any] | None, seen: Observation) -> Observation:
+    """Counts of a launch beside the whole program are the program's to choose: of such a launch only an error counts."""
+    if kernel is not None or seen.error is not None or not isinstance(exercise.reference, Kernel):
+        return seen
+    return replace(seen, error=Failure("Unsupported", "it cannot be launched apart from the notebook's other cells"))
+
+
 def _define(child: Child, exercise: Exercise, program: Program, refused: Sequence[str], tried: Tried) -> None:
     deadline = time.monotonic() + PATIENCE * DEFINING
     statements = [(one.text, one.cell, one.line) for one in program.statements]
-    child.send(deadline, define=statements, refuse=list(refused))
+    child.send(deadline, define=statements, seconds=STATEMENT, refuse=list(refused))
     child.send(deadline, observer=_observer(exercise), function=exercise.function)
     for problem in listen(child, "problems", deadline)["problems"]:
         if type(problem) is not list or list(map(type, problem)) != [int, int, str]:

@@ -105,6 +105,7 @@ class _Ranks:
         self._comms: dict[int, Any] = {}
         self._handles: dict[int, tuple[Any, Tensor | None]] = {}
         self._spans: dict[int, Any] = {}
+        self._charged: set[str] = set()
         self._keys = itertools.count(1)
         self._lanes = itertools.count(OTHER_LANES)
         self.program = _Program(next(_numbers))
@@ -228,7 +229,14 @@ class _Ranks:
 
     def span(self, comm: Any, said: Mapping[str, Any], lane: int, rank: int) -> dict[str, Any]:
         known = {"kind": said["kind"], "micro_batch": said["micro_batch"], "cost": _cost(said["cost"])}
-        return {"span": self._keep(self._spans, comm.span(str(said["name"])[:200], **known))}
+        name = str(said["name"])[:200]
+        name = f"own {name}" if name in self._charged else name
+        return {"span": self._keep(self._spans, comm.span(name, **known))}
+
+    def charge(self, comm: Any, said: Mapping[str, Any], lane: int, rank: int) -> dict[str, Any]:
+        """Spans of these layers come from the model's hooks from now on; the program's own are told apart from them."""
+        self._charged |= {f"{way} {layer}" for way in ("forward", "backward") for layer in said["layers"]}
+        return {}
 
     def enter(self, comm: Any, said: Mapping[str, Any], lane: int, rank: int) -> dict[str, Any]:
         self._spans[said["span"]].__enter__()
@@ -255,7 +263,7 @@ COLLECTIVE_ARGUMENTS = {
 }
 _OTHERS = (
     "exchange", "barrier", "wait", "run_collective", "beside", "split", "now", "traffic", "span", "enter", "leave",
-    "spend",
+    "charge", "spend",
 )  # fmt: skip
 ASKED: Mapping[str, Callable[..., dict[str, Any]]] = {
     **dict.fromkeys(MESSAGES, _Ranks.message),

@@ -1,8 +1,10 @@
 """A student's process: it defines the program, tries one case after the other, and says what it saw as plain data.
 
 Floor 4, room `course`. Read `ranks` for rank functions; plain ones run in the main thread. The grader's messages are
-    {"define": statements, "refuse": names}            -> {"problems": [...]}
+    {"define": statements, "seconds": of one, "refuse": names}  -> {"problems": [...]}
     {"observer": pickle, "function": name}
+    {"kernel": True}                                   -> {"kernel": the function as plain data, or None}
+    {"kernels": plain data}                            the function again, from another process
     {"call": pickle, ...limits}                        -> {"seen": observation}
     {"ranks": pickle, "each": pickles, ...limits}      then some for each lane, {"to": lane, ...}, until {"over": ...}
 Pickles go this way only. Limits are "seconds" of the processor and "patience" by the clock.
@@ -21,10 +23,11 @@ from typing import Any
 
 from lockstep.comm import CommunicationError
 from lockstep.comm.errors import PeerLost
+from lockstep.course.sandbox.inside.kernels import described, remade
 from lockstep.course.sandbox.inside.program import define
 from lockstep.course.sandbox.inside.ranks import Lane
 from lockstep.course.sandbox.inside.refuse import refuse
-from lockstep.course.sandbox.inside.unchanged import Unchanged
+from lockstep.course.sandbox.inside.unchanged import sealed
 from lockstep.course.sandbox.wire import Gone, Line
 from lockstep.exercises.forbidden import ForbiddenCall
 from lockstep.exercises.observe import Failure, Observation, capture, failure, fresh_state, is_students
@@ -58,12 +61,16 @@ class Agent:
                 message = self.line.receive()
                 if "define" in message:
                     refuse(message["refuse"])
-                    library = Unchanged()
-                    problems = define(message["define"], self.namespace)
+                    library = sealed()
+                    problems = define(message["define"], self.namespace, message["seconds"])
                     library.restore()
                     self.say(problems=problems)
                 elif "observer" in message:
                     self.observer, self.name = pickle.loads(message["observer"]), message["function"]
+                elif "kernel" in message:
+                    self.say(kernel=described(self.namespace.get(self.name)))
+                elif "kernels" in message:
+                    self.namespace[self.name] = remade(message["kernels"])
                 elif "call" in message:
                     self._call(message)
                 elif "ranks" in message:

@@ -236,6 +236,7 @@ class BoxedCommunicator(Communicator):
         def cost_of(cost: Any) -> Any:
             return 0.0 if isinstance(cost, Cost) and not cost.flops and not cost.bytes else cost
 
+        self._ask("charge", layers=[name or type(model).__name__ for name in profile])
         return Charge(model, profile, cost_of, lambda name, cost: self._ask("spend", name=name, cost=_costs(cost)))
 
     def _collective(self, name: str, tensor: Tensor, async_op: bool, **said: Any) -> Any:
