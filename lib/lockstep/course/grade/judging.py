@@ -62,7 +62,7 @@ def grade_program(
 
 def _asked(lab: str, exercises: Sequence[str | Exercise] | None) -> list[Exercise]:
     if exercises is None:
-        exercises = [one for one in registry.all() if one.lab == lab]
+        exercises = registry.of_lab(lab)
         if not exercises:
             raise ValueError(f"there is no lab {lab!r} with exercises")
     try:

@@ -62,7 +62,7 @@ def result(graded: Result) -> dict[str, Any]:
 
 def chosen(notebook: Path, drop: Sequence[str] = ()) -> list[Exercise]:
     """The exercises of the lab whose number the notebook's name begins with, but those in `drop`; ValueError if none."""
-    found = [one for one in registry.all() if one.lab == notebook.name[:2] and one.id not in drop]
+    found = [one for one in registry.of_lab(notebook.name[:2]) if one.id not in drop]
     if not found:
         raise ValueError(
             f"{notebook.name} does not begin with the number of a lab that has exercises, as 05_mine.ipynb does"

@@ -27,7 +27,7 @@ import numpy as np
 
 from lockstep.exercises.assess import assess
 from lockstep.exercises.exercise import Case, Exercise
-from lockstep.exercises.registry import all as every_exercise
+from lockstep.exercises.registry import of_lab
 from lockstep.exercises.trial import observe_here
 
 
@@ -73,7 +73,6 @@ def load(folder: Path) -> LoadedPack:
 
 @cache
 def _loaded(folder: Path, sha256: str) -> LoadedPack:
-    taken = {one.id for one in every_exercise()}
     exercises: dict[str, Exercise] = {}
     cases: dict[str, Any] = {}
     for module in _modules(folder, f"lockstep_pack_{sha256[:12]}"):
@@ -81,11 +80,11 @@ def _loaded(folder: Path, sha256: str) -> LoadedPack:
         for one in getattr(module, "EXERCISES", ()):
             if not isinstance(one, Exercise):
                 raise ValueError(f"{file}: EXERCISES holds {one!r:.60}, which is no Exercise")
-            if one.id in taken or one.id in exercises:
+            if _is_of_the_course(one.id) or one.id in exercises:
                 raise ValueError(f"{file}: the id {one.id} is taken; a pack's exercises have ids of their own")
             exercises[one.id] = one
         for id, more in getattr(module, "CASES", {}).items():
-            if id not in taken:
+            if not _is_of_the_course(id):
                 raise ValueError(f"{file}: CASES has cases for {id}, which is no exercise of the course")
             if not callable(more) or id in cases:
                 raise ValueError(f"{file}: CASES[{id!r}] must be one function `cases(rng)`")
@@ -93,6 +92,10 @@ def _loaded(folder: Path, sha256: str) -> LoadedPack:
     if not exercises and not cases:
         raise ValueError(f"the pack {folder} holds neither EXERCISES nor CASES")
     return LoadedPack(exercises, cases)
+
+
+def _is_of_the_course(id: str) -> bool:
+    return any(one.id == id for one in of_lab(id[:2]))
 
 
 def _modules(folder: Path, name: str) -> list[ModuleType]:

@@ -45,7 +45,7 @@ def plan(
     if old:
         raise ValueError(f"only what is built is released: {old[0]}")
     numbers = [source.number for source in sources]
-    exercises = [one for one in registry.all() if one.lab in numbers]
+    exercises = [one for number in numbers for one in registry.of_lab(number)]
     _may_be_dropped(drop, exercises, sources)
     listed = [_listed(one, "course", with_variants) for one in exercises if one.id not in drop]
     own = None

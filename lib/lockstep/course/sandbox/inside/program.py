@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-ONE = 3.0  # seconds that a single statement may take: it defines something, and does no work
 SHOWN = 300  # characters of an error
 
 
@@ -41,14 +40,14 @@ def remember_lines(statements: Sequence[tuple[str, int, int]]) -> None:
         linecache.cache[file_of(cell)] = (sum(map(len, lines)), None, lines, file_of(cell))
 
 
-def define(statements: Sequence[tuple[str, int, int]], namespace: dict[str, Any]) -> list[list[Any]]:
-    """Run them in `namespace`; gives (cell, line, error) of those that failed."""
+def define(statements: Sequence[tuple[str, int, int]], namespace: dict[str, Any], seconds: float) -> list[list[Any]]:
+    """Run them in `namespace`, each for at most `seconds`; gives (cell, line, error) of those that failed."""
     remember_lines(statements)
     problems = []
     for text, cell, first in statements:
         for code, line in _compiled(text, cell, first, problems):
             try:
-                with _in_time():
+                with _in_time(seconds):
                     exec(code, namespace)
             except BaseException as error:  # sys.exit, an interrupt, an exception of the student's own: all of them
                 problems.append([cell, line, _said(error)])
@@ -88,12 +87,12 @@ def _said(error: BaseException) -> str:
 
 
 @contextmanager
-def _in_time() -> Iterator[None]:
+def _in_time(seconds: float) -> Iterator[None]:
     def ring(*_: Any) -> None:
-        raise Endless(f"it takes more than {ONE:g} s")
+        raise Endless(f"it takes more than {seconds:g} s")
 
     signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, ONE)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
