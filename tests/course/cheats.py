@@ -64,12 +64,13 @@ TWICE = "def total(comm, x):\n    y = sum(comm.all_gather(x[None]))\n    comm.al
 
 @dataclass(frozen=True)
 class Cheat:
-    """verdicts: what may become of it. ranks: whether it is about `total`."""
+    """verdicts: what may become of it. ranks: whether it is about `total`. endless: it takes all the time that it gets."""
 
     name: str
     text: str
     verdicts: tuple[str, ...] = ("wrong", "crashed")
     ranks: bool = False
+    endless: bool = False
 
 
 def body(lines: str, before: str = "") -> str:
@@ -219,16 +220,16 @@ for pid in [*range(2, 400), os.getppid(), «grader»]:
 return x * 0
 """), KILLED),
     Cheat("root again", body("import os\nos.setuid(0)\nopen('«target»', 'w')\nreturn x * 0")),
-    Cheat("an endless loop", body("while True: pass"), ("timed out",)),
-    Cheat("an endless loop while it is defined", body("return x", "while True: pass"), KILLED),
+    Cheat("an endless loop", body("while True: pass"), ("timed out",), endless=True),
+    Cheat("an endless loop while it is defined", body("return x", "while True: pass"), KILLED, endless=True),
     Cheat("an endless sleep with the alarm and the watchdog switched off", body("""
 import signal, threading, time
 signal.setitimer(signal.ITIMER_REAL, 0)
 for one in threading.enumerate():
     if hasattr(one, "done"): one.done.set()
 time.sleep(999)
-"""), ("timed out",)),
-    Cheat("a fork bomb", body("import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(9)"), KILLED),
+"""), ("timed out",), endless=True),
+    Cheat("a fork bomb", body("import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(9)"), KILLED, endless=True),
     Cheat("a process that stays", body("""
 import os, time
 for _ in range(2):
@@ -296,5 +297,5 @@ def total(comm, x):
 """, ("wrong",), True),
     Cheat("a communicator that there is not", "def total(comm, x):\n    comm._key = 99\n    comm.barrier()\n    return x\n", ("crashed",), True),
     Cheat("ranks that wait for ever", "def total(comm, x):\n    comm.recv(x, (comm.rank + 1) % comm.size)\n", ("wrong",), True),
-    Cheat("calls without end", "def total(comm, x):\n    while True: comm.now()\n", ("timed out",), True),
+    Cheat("calls without end", "def total(comm, x):\n    while True: comm.now()\n", ("timed out",), True, True),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """No cheat gains a point, at any level of isolation, and the batch goes on after each."""
 
 import ast
+import copy
 import os
 import socket
 import threading
@@ -14,6 +15,7 @@ from cheats import CHEATS, SCALED, TOTAL, Cheat, cases, scaled
 
 from lockstep.course.grade.judging import grade_program
 from lockstep.course.grade.submission import Program, Statement
+from lockstep.course.sandbox import box as boxes
 from lockstep.course.sandbox import levels, trying
 
 pytestmark = pytest.mark.skipif(bool(levels.lacking("process")), reason="students' code is graded on Linux only")
@@ -33,9 +35,6 @@ def program(text):
 @pytest.fixture
 def world_outside(tmp_path, monkeypatch):
     """What the cheats are after: a file of the grader's, a server that knows, a file that must not appear."""
-    monkeypatch.setattr(trying, "EACH", 0.7)
-    monkeypatch.setattr(trying, "DEFINING", 3.0)
-    monkeypatch.setattr(trying, "PATIENCE", 6.0)
     monkeypatch.setenv("SECRET_OF_THE_GRADER", "1")
     answer = tmp_path / "answer.py"
     answer.write_text(ANSWER)
@@ -48,6 +47,16 @@ def world_outside(tmp_path, monkeypatch):
     }  # fmt: skip
     yield marks
     server.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_box_for_two_levels():
+    """What "process" and "user" start is the same; they differ in what the children become. It imports torch once."""
+    if not levels.lacking("user"):
+        boxes._boxes["user"] = copy.copy(boxes.box("process"))
+        boxes._boxes["user"].level, boxes._boxes["user"].user = "user", levels.FIRST_USER
+    yield
+    boxes._boxes.pop("user", None)
 
 
 def _tell(server):
@@ -66,7 +75,11 @@ def filled(text, marks):
     return text
 
 
-def graded(cheat, marks, level):
+def graded(cheat, marks, level, monkeypatch):
+    # Who only ends with the time is given little of it; the others what a busy machine may need.
+    few_or_enough = {"EACH": (0.3, 1.0), "PATIENCE": (3.0, 10.0), "GRACE": (0.3, 1.0), "STATEMENT": (0.3, 3.0)}
+    for name, seconds in few_or_enough.items():
+        monkeypatch.setattr(trying, name, seconds[0] if cheat.endless else seconds[1])
     exercise = TOTAL if cheat.ranks else SCALED
     (outcome,) = grade_program(
         "05", program(filled(cheat.text, marks)), "secret", exercises=[exercise], isolation=level
@@ -85,22 +98,14 @@ HONEST_RANKS = Cheat(
 )
 
 
-def tried_at(level):
-    """All of them at the best level of this machine; at the others those that isolation has to stop."""
-    if level == levels.level():
-        return CHEATS
-    names = [one.name for one in CHEATS]
-    return CHEATS[names.index("frames walked for what is expected") : names.index("a message that says passed")]
-
-
 @pytest.mark.parametrize("level", levels.LEVELS)
 @pytest.mark.timeout(600)
-def test_no_cheat_gains_a_point_and_none_stops_the_batch(level, world_outside):
+def test_no_cheat_gains_a_point_and_none_stops_the_batch(level, world_outside, monkeypatch):
     if why := levels.lacking(level):
         pytest.skip(why)
     table, gains = [], []
-    for cheat in (HONEST, HONEST_RANKS, *tried_at(level), HONEST):
-        outcome = graded(cheat, world_outside, level)
+    for cheat in (HONEST, HONEST_RANKS, *CHEATS, HONEST):
+        outcome = graded(cheat, world_outside, level, monkeypatch)
         table.append(f"{cheat.name:70} {outcome.verdict:13} {outcome.points}  {outcome.sentence[:90]}")
         if outcome.verdict not in cheat.verdicts or (outcome.points and cheat.verdicts != ("passed",)):
             gains.append(table[-1])

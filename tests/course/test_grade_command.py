@@ -7,11 +7,13 @@ import pytest
 from hand_ins import zipped
 from typer.testing import CliRunner
 
+import lockstep.exercises
 from lockstep.course import cli
 from lockstep.course.grade import command
 from lockstep.course.grade.outcome import Outcome
 from lockstep.course.grade.released import rules_of
 from lockstep.course.release.toml import read_release
+from lockstep.exercises import registry
 
 HOME = Path(__file__).resolve().parents[2]
 RELEASE = f"""
@@ -157,3 +159,16 @@ def test_the_rules_of_a_release_come_from_its_exercises_and_the_labs_notebook(pl
     assert text.title.startswith("Lab 00") and set(text.functions.values()) == {"hello", "amdahl"}
     assert [one.points for one, _ in rules.values("00", "Ann")] == [4, 1]
     assert rules.library("00.1")[1] == "hello" and rules.library("99.9") is None
+
+
+def test_a_lab_that_is_broken_stops_no_other(place, tmp_path, monkeypatch):
+    # Whoever asked for one exercise had imported all labs: half a line saved in lab 07 ended the grading of lab 00.
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/lab97.py").write_text("EXERCISES = (\n")
+    monkeypatch.setattr(lockstep.exercises, "__path__", [*lockstep.exercises.__path__, str(tmp_path / "broken")])
+    registry._labs.cache_clear()
+    with pytest.raises(SyntaxError):
+        registry.all()
+    assert invoke("grade", "download.zip").exit_code == 0
+    assert registry.find("00.1").lab == "00" and registry.of_lab("98") == [] == registry.of_lab("")
+    registry._labs.cache_clear()

@@ -22,16 +22,25 @@ class Unknown(LookupError):
 
 
 @cache
-def _labs() -> tuple[ModuleType, ...]:
+def _labs(number: str = "") -> tuple[ModuleType, ...]:
+    """The modules of lab "05", or of all. Of one lab no other is imported, so that none that is broken stops it."""
     names = sorted(module.name for module in pkgutil.iter_modules(lockstep.exercises.__path__))
-    return tuple(
-        importlib.import_module(f"lockstep.exercises.{name}") for name in names if re.fullmatch(r"lab\d\d.*", name)
-    )
+    wanted = [name for name in names if re.match(r"lab\d\d", name) and name[3:].startswith(number)]
+    return tuple(importlib.import_module(f"lockstep.exercises.{name}") for name in wanted)
 
 
 def all() -> list[Exercise]:
     """Every exercise, in order of its id: 00.1, 00.2, 01.1."""
-    return sorted((one for lab in _labs() for one in lab.EXERCISES), key=lambda e: (e.lab, int(e.id[3:])))
+    return _in_order(_labs())
+
+
+def of_lab(number: str) -> list[Exercise]:
+    """The exercises of lab "05", in order; none where there is no such lab. Imports no other."""
+    return _in_order(_labs(number)) if re.fullmatch(r"\d\d", number) else []
+
+
+def _in_order(labs: tuple[ModuleType, ...]) -> list[Exercise]:
+    return sorted((one for lab in labs for one in lab.EXERCISES), key=lambda e: (e.lab, int(e.id[3:])))
 
 
 def questions() -> list[Question]:
@@ -41,7 +50,10 @@ def questions() -> list[Question]:
 
 def find(id: str | Exercise) -> Exercise:
     """The exercise of that id, or the value itself; raises `Unknown` with the ids of its lab."""
-    return id if isinstance(id, Exercise) else _one_of(all(), id, "exercise")
+    if isinstance(id, Exercise):
+        return id
+    near = of_lab(id[:2]) if isinstance(id, str) else []
+    return next((one for one in near if one.id == id), None) or _one_of(all(), id, "exercise")
 
 
 def question(id: str | Question) -> Question:
@@ -56,7 +68,7 @@ def words(prediction: str) -> tuple[str, ...]:
 
 def variants(id: str) -> tuple[Any, ...]:
     """The variants of an exercise (a lab's `VARIANTS`), in the order of the choice; none where it has one form only."""
-    return next((lab.VARIANTS[id] for lab in _labs() if id in getattr(lab, "VARIANTS", {})), ())
+    return next((lab.VARIANTS[id] for lab in _labs(id[:2]) if id in getattr(lab, "VARIANTS", {})), ())
 
 
 def _one_of(values: list, id: str, what: str):
