@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable
 from typing import IO, Any
 
 from lockstep.world.run import RunError
@@ -30,8 +31,11 @@ PATIENT = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
-# Libraries that rank functions use. What the notebook has imported of them, the warm parent imports when idle.
+# Libraries that rank functions use. What a call needs of them, the warm parent imports before it forks, so that not
+# every rank of every run does; what else the notebook has imported of them, when it is idle.
 LIBRARIES = {"lockstep", "mlxtend", "sklearn", "torchvision"}
+# Importing these asks Numba, where it is used, for a GPU; no fork of a process that has asked can use one.
+LOOK_FOR_GPUS = ("lockstep.simt", "lockstep.viz", "lockstep.exercises", "lockstep.course")
 
 
 class WarmParentLost(RunError):
@@ -76,9 +80,15 @@ def _start() -> None:
 
 def _new_libraries() -> list[str]:
     """Modules of `LIBRARIES` that this process has imported and the warm parent has not been told of."""
-    names = {name for name in sys.modules if name.partition(".")[0] in LIBRARIES} - _Warm.told
+    names = set(filter(_may_be_imported, list(sys.modules))) - _Warm.told
     _Warm.told |= names
     return sorted(names)
+
+
+def _may_be_imported(module: str) -> bool:
+    """By the warm parent."""
+    looks = "numba" in sys.modules and module.startswith(LOOK_FOR_GPUS)
+    return module.partition(".")[0] in LIBRARIES and not looks
 
 
 def import_path() -> list[str]:
@@ -134,9 +144,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class ForkedRanks:
-    """`ranks` new processes, forked from the warm parent: channels, outputs, exits, one end."""
+    """`ranks` new processes, forked from the warm parent: channels, outputs, exits, one end.
 
-    def __init__(self, ranks: int, scratch: str) -> None:
+    modules: what the ranks will import.
+    """
+
+    def __init__(self, ranks: int, scratch: str, modules: Iterable[str] = ()) -> None:
         self.pids: dict[int, int] = {}
         self.channels: list[Channel] = []
         self.outputs: list[Stream] = []
@@ -145,7 +158,7 @@ class ForkedRanks:
         try:
             handed += self._open_channels(ranks)
             self._warm = start_warm_parent()
-            self._ask(scratch, handed)
+            self._ask(scratch, list(filter(_may_be_imported, modules)), handed)
         except BaseException:
             self.end()
             self.close()
@@ -171,9 +184,9 @@ class ForkedRanks:
             raise RunError(f"launch cannot open what {ranks} ranks need: {error.strerror} (`ulimit -n`)") from None
         return theirs
 
-    def _ask(self, scratch: str, handed: list[int]) -> None:
+    def _ask(self, scratch: str, needed: list[str], handed: list[int]) -> None:
         try:
-            socket.send_fds(self._warm, [pickle.dumps((scratch, _new_libraries()))], handed)
+            socket.send_fds(self._warm, [pickle.dumps((scratch, needed, _new_libraries()))], handed)
         except OSError:
             raise self._lost() from None
 

@@ -32,8 +32,8 @@ from lockstep.world.ports import Ports
 from lockstep.world.rank import Job
 from lockstep.world.report import RankState, shown_alone
 from lockstep.world.run import Run, RunError
-from lockstep.world.shipping import pack
-from lockstep.world.supervise import Supervisor
+from lockstep.world.shipping import pack_and_list
+from lockstep.world.supervise import Processes, Supervisor
 
 MOST_RANKS = 100  # descriptors of one request to the warm parent, and memory, end here
 LONGEST = 7 * 24 * 3600.0  # seconds
@@ -110,7 +110,7 @@ def run_processes(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], ranks: int, settings: Settings, group: bool
 ) -> list[RankState]:
     """One supervised run; `group` says whether the ranks form a process group and get a communicator."""
-    call = pack(fn, args, kwargs)
+    call, modules = pack_and_list(fn, args, kwargs)
     for attempt in (1, 2):
         with _scratch() as scratch:
             jobs = [_job(rank, ranks, scratch, settings, group) for rank in range(ranks)]
@@ -118,8 +118,11 @@ def run_processes(
             if settings.pace is not None and settings.pace.link is not None:
                 Ports.create(Path(scratch, "ports"), ranks)
             try:
-                start = ForkedRanks if settings.method == "fork" else spares.SpawnedRanks
-                return Supervisor(start(ranks, scratch), jobs, call, settings.timeout, board).run()
+                if settings.method == "fork":
+                    processes: Processes = ForkedRanks(ranks, scratch, modules)
+                else:
+                    processes = spares.SpawnedRanks(ranks, scratch)
+                return Supervisor(processes, jobs, call, settings.timeout, board).run()
             except WarmParentLost:
                 if attempt == 2:
                     raise

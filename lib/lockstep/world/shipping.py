@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -23,8 +23,15 @@ class ShippingError(TypeError):
 
 def pack(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bytes:
     """The bytes of a call; `ShippingError` names the argument or variable that cannot be sent."""
+    return pack_and_list(fn, args, kwargs)[0]
+
+
+def pack_and_list(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[bytes, set[str]]:
+    """What `pack` gives, and the names of modules that a process imports when it unpacks that."""
     try:
-        return dumps((fn, tuple(args), dict(kwargs or {})))
+        return _pickled((fn, tuple(args), dict(kwargs or {})))
     except Exception as error:
         raise ShippingError(_explain(fn, args, kwargs or {}, error)) from None
 
@@ -36,13 +43,27 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[Callable[..., Any], tu
 
 def dumps(value: Any) -> bytes:
     """Pickle by value where there is no module to import; tensors as plain bytes."""
+    return _pickled(value)[0]
+
+
+def _pickled(value: Any) -> tuple[bytes, set[str]]:
     file = io.BytesIO()
-    _Pickler(file, protocol=5).dump(value)
-    return file.getvalue()  # not its buffer: Python 3.12.1 crashes when it collects one that an error kept (gh-111049)
+    pickler = _Pickler(file, protocol=5)
+    pickler.dump(value)
+    # Not the file's buffer: Python 3.12.1 crashes when it collects one that an error kept (gh-111049).
+    return file.getvalue(), pickler.modules
 
 
 class _Pickler(cloudpickle.Pickler):
+    def __init__(self, file: io.BytesIO, protocol: int) -> None:
+        super().__init__(file, protocol=protocol)
+        self.modules: set[str] = set()
+
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, (type, FunctionType)):
+            self.modules.add(str(obj.__module__))
+        elif isinstance(obj, ModuleType):
+            self.modules.add(obj.__name__)
         if type(obj) is torch.Tensor and obj.layout is torch.strided and not obj.is_quantized:
             return _reduce_tensor(obj)
         if type(obj) is CodeType:

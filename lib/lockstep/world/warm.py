@@ -5,8 +5,8 @@ It has its own session, has one thread, never touches CUDA, never computes, and 
 notebook's `__main__`, so a fork of it can do what a fresh process can: use CUDA, run backward, start
 DataLoader workers.
 
-The kernel asks over one socket. A request is one packet (the launch's directory, and libraries that the
-notebook has imported) with file descriptors: the launch's own socket, then per rank a control socket
+The kernel asks over one socket. A request is one packet (the launch's directory, modules that its ranks need,
+and libraries that the notebook has imported) with file descriptors: the launch's own socket, then per rank a control socket
 and a pipe for its output. Over the launch's socket go
 ("started", pids), ("exit", rank, status), ("failed", why) one way and ("signal", number) the other.
 When the launch's socket closes, its ranks are killed with everything they started; when the kernel
@@ -15,6 +15,7 @@ dies, all of them are, and the warm parent with them.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -134,6 +135,15 @@ class WarmParent:
         if not self.later:
             _freeze()
 
+    def import_needed(self, names: list[str]) -> None:
+        """Once here, instead of in every rank."""
+        new = [name for name in names if name not in sys.modules]
+        for name in new:
+            with contextlib.suppress(Exception):  # the rank that imports it again will say what is wrong
+                importlib.import_module(name)
+        if new:
+            gc.freeze()
+
     def _watch_children(self) -> None:
         self.wakeup, write_end = os.pipe()
         os.set_blocking(self.wakeup, False)
@@ -158,7 +168,8 @@ class WarmParent:
         if not request:
             self.kernel_alive = False
             return
-        scratch, libraries = pickle.loads(request)
+        scratch, needed, libraries = pickle.loads(request)
+        self.import_needed(needed)
         self.later += libraries
         launch = Launch(socket.socket(fileno=descriptors[0]), scratch)
         self.launches[descriptors[0]] = launch
