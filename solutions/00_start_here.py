@@ -274,9 +274,10 @@ viz.timeline(run, title=f"hello, {whose('00.1')} function, on {RANKS} ranks")
 # second says nothing about your machine, so every figure says which world it comes from.
 
 # %%
-run = simulate(my_hello, 64)
+MANY = 16 if FAST else 64
+run = simulate(my_hello, MANY)
 print("sums on all ranks:", {int(total) for _, total in run.values})
-viz.timeline(run, title=f"hello, {whose('00.1')} function, on 64 ranks")
+viz.timeline(run, title=f"hello, {whose('00.1')} function, on {MANY} ranks")
 
 # %% [markdown]
 # ## 4. Three ways a parallel program goes wrong (2 min)

@@ -87,8 +87,9 @@ def some_steps(comm, images, labels):
             loss.backward()
 
 
-launch(some_steps, RANKS, X[:256], Y[:256])  # the first run starts the machinery
-run = launch(some_steps, RANKS, X[:256], Y[:256])
+SHOWN = 64 if FAST else 256  # images of each step
+launch(some_steps, RANKS, X[:SHOWN], Y[:SHOWN])  # the first run starts the machinery
+run = launch(some_steps, RANKS, X[:SHOWN], Y[:SHOWN])
 viz.timeline(run, title=f"Three training steps on {RANKS} ranks, the library's DistributedDataParallel")
 
 # %% [markdown]
@@ -721,7 +722,7 @@ def measured_steps(comm, ddp_class, images, labels):
         ddp.finish()
 
 
-run = launch(measured_steps, RANKS, my_ddp, X[:256], Y[:256])
+run = launch(measured_steps, RANKS, my_ddp, X[:SHOWN], Y[:SHOWN])
 viz.timeline(only_the_step(run), title=f"Three steps with {whose('05.4')} OverlappedDDP")
 
 # %% [markdown]
@@ -1109,7 +1110,7 @@ reveal("05.p5", take_turns(8, 0.05)[0])
 # of which takes four times as long, for one virtual second each.
 
 # %% tags=["experiment"]
-STEP, SECONDS = 0.01, 0.2 if FAST else 0.6  # virtual seconds of a step on a fast rank, and of the run
+STEP, SECONDS = 0.01, 0.1 if FAST else 0.6  # virtual seconds of a step on a fast rank, and of the run
 
 
 def serve(comm, staleness):
