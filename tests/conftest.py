@@ -1,6 +1,7 @@
 """What every test gets: an empty `my/`, so that no test reads or changes what a student achieved."""
 
 import os
+import sys
 
 import pytest
 
@@ -28,6 +29,13 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("stalls"):  # a shared machine can stop every process on it for ten seconds
             item.add_marker(pytest.mark.flaky(reruns=2))
     items.sort(key=lambda item: not item.path.name.startswith(CROWDED))
+
+
+@pytest.fixture(autouse=True)
+def patient_simulations():
+    """Ten seconds are a reader's patience; a machine that tests share can stop every process on it for as long."""
+    if (module := sys.modules.get("lockstep.world.simulate")) is not None:
+        module.simulate.__kwdefaults__["timeout"] = 60
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ def test_the_next_batch_is_made_while_this_one_is_used_and_never_more():
     for i, batch in enumerate(prefetch(batches())):
         assert batch.item() == i
         if i < 4:
-            assert asked[i + 1].wait(10), "batch i is in use, and the next one is being made"
+            assert asked[i + 1].wait(60), "batch i is in use, and the next one is being made"
         assert len(made) <= i + 2
     assert not threads()
 

@@ -42,6 +42,7 @@ def measured(comm):
     comm.all_reduce(torch.zeros(1000))
 
 
+@pytest.mark.stalls
 def test_a_measured_run_shows_who_waited_for_whom():
     run = launch(measured, 2)
     first, second = usage(run.trace)

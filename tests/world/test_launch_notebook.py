@@ -84,6 +84,7 @@ launch(program, 2)"""
     assert len(rows) == 5
 
 
+@pytest.mark.stalls
 def test_lines_appear_while_the_ranks_run(notebook):
     seen = []
 
@@ -93,8 +94,8 @@ def test_lines_appear_while_the_ranks_run(notebook):
     code = """
 def program(comm):
     for i in range(2):
+        time.sleep(i)
         print("step", i)
-        time.sleep(1)
 launch(program, 1)
 None"""
     printed, _ = notebook.run(code, on_line=on_line)

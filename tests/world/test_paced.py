@@ -147,6 +147,7 @@ def test_without_costs_a_slow_rank_takes_as_many_times_as_long_as_it_did():
     assert outer < inner + LATE
 
 
+@pytest.mark.stalls
 def test_communication_goes_on_beside_computation():
     def program(comm):
         x = torch.ones(100_000)
@@ -165,12 +166,15 @@ def test_communication_goes_on_beside_computation():
     assert beside[0].seconds >= 0.402 - 1e-9 and beside[1].start >= beside[0].end
 
 
-def test_a_message_under_delay_is_no_deadlock_and_a_deadlock_is():
+def test_a_message_under_delay_is_no_deadlock_and_a_deadlock_is(monkeypatch):
+    monkeypatch.setattr("lockstep.world.supervise.IDLE_FOR", 0.4)
+    monkeypatch.setattr("lockstep.world.supervise.IDLE_EVERY", 0.1)
+
     def slowly(comm):
         x = torch.ones(1)
         return comm.all_reduce(x).item()
 
-    assert launch(slowly, 2, pace=True, link=Link(1.4, 1e9)).values == [2.0, 2.0]  # 2.8 s in which nobody computes
+    assert launch(slowly, 2, pace=True, link=Link(0.6, 1e9)).values == [2.0, 2.0]  # 1.2 s in which nobody computes
 
     def both_receive(comm):
         comm.recv(torch.ones(1), 1 - comm.rank)
@@ -190,7 +194,7 @@ def test_errors_and_time_limits_end_a_run_in_the_middle_of_a_delay():
     with pytest.raises(RankError, match="rank 2 raised ValueError: no"):
         launch(program, 3, True, pace=True, link=hour)
     with pytest.raises(RunTimeout):
-        launch(program, 3, False, pace=True, link=hour, timeout=1)
+        launch(program, 3, False, pace=True, link=hour, timeout=0.5)
 
 
 def test_a_cost_without_a_device_is_a_sentence():

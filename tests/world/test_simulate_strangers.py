@@ -1,7 +1,6 @@
 """Ranks share nothing: copies, random numbers, dtypes, modes; and the caller finds everything as it was."""
 
 import random
-import sys
 import threading
 import types
 from dataclasses import dataclass
@@ -320,11 +319,3 @@ def test_ranks_compute_with_one_thread_each_and_the_caller_keeps_its_own():
     before = torch.get_num_threads()
     assert simulate(lambda comm: torch.get_num_threads(), 2).values == [1, 1]
     assert torch.get_num_threads() == before
-
-
-def test_no_thread_is_left_and_the_world_can_be_collected():
-    before = threading.active_count()
-    for _ in range(3):
-        simulate(lambda comm: comm.all_reduce(torch.ones(1), async_op=True).wait(), 8)
-    assert threading.active_count() == before
-    assert not [name for name in sys.modules if name.startswith("lockstep.world.simulate.")]
