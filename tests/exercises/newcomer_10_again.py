@@ -3,7 +3,8 @@
 import math
 
 import torch
-from newcomer_10 import coded, paid, rows_of, sparse
+from newcomer_10 import coded, rows_of, sparse
+from newcomer_10_later import paid
 
 # 10.1
 

@@ -6,7 +6,8 @@ nothing is wrong.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,15 @@ from lockstep.exercises.card import Card, Row
 from lockstep.exercises.compare import alike, differs
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import changed_in_place, judged, left_in
-from lockstep.exercises.observe import Observation
-from lockstep.exercises.plain import plain, short
+from lockstep.exercises.observe import Failure, Observation
+from lockstep.exercises.plain import Words, plain, short
 from lockstep.exercises.trial import observe_here
+from lockstep.trace import Trace
 
 FEW = 5  # options shown at most
 ROWS = 4  # ranks shown at most
+EVENTS = 12  # of a trace that is given, at most
+SITE = re.compile(r" \(the call: .*\)(?=: it belongs)", re.DOTALL)  # the world's words for a buffer changed too early
 RIGHT_ONES = 1 / 6  # how often nothing is wrong
 
 _last: dict[str, tuple[str, str]] = {}  # lab to exercise and fault of the last riddle, so that the next one differs
@@ -77,10 +81,11 @@ class Diagnosis:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        if self.seen.trace is not None:
+        trace = self.seen.trace or _given(self.case)
+        if trace is not None:
             from lockstep.viz import timeline
 
-            display(timeline(self.seen.trace, title=f"{self.exercise.title}: {self.case.name}"))
+            display(timeline(trace, title=f"{self.exercise.title}: {self.case.name}"))
         display(self.card)
 
 
@@ -93,8 +98,8 @@ def diagnose(lab: str, seed: int | None = None) -> Diagnosis | Card:
     own = [one for one in registry.all() if one.lab == lab and _readable(one)]
     if not own:
         return Card(f"Lab {lab} has no exercise whose runs one can read.", "", "note")
-    ranked = [one for one in own if _readable(one)[0].ranks]
-    chosen = ranked or own  # ranks have a timeline, which says more than numbers
+    drawn = [one for one in own if _readable(one)[0].ranks or _given(_readable(one)[0])]
+    chosen = drawn or own  # a timeline says more than numbers
     exercise = chosen[rng.integers(len(chosen))]
     cases = _readable(exercise)
     case = cases[rng.integers(len(cases))]
@@ -156,12 +161,30 @@ def _look_alike(one: Observation, other: Observation, places: tuple[int, ...] = 
 
 
 def _readable(exercise: Exercise) -> list[Case]:
-    """The cases of few enough ranks for a timeline that one can read, of more than one where there are such.
+    """The cases of few enough ranks and events for a timeline that one can read, of several ranks where there are such.
 
-    Of a plain function, all cases.
+    Of another plain function, all cases.
     """
-    few = [case for case in exercise.draw() if (case.ranks or 0) <= ROWS]
+    few = [case for case in exercise.draw() if (case.ranks or 0) <= ROWS and len(_events(_given(case))) <= EVENTS]
     return [case for case in few if (case.ranks or 0) > 1] or few
+
+
+def _given(case: Case) -> Trace | None:
+    """The trace that the function is given, if it is given one."""
+    return next((one for one in case.args if isinstance(one, Trace)), None)
+
+
+def _events(trace: Trace | None) -> list[str]:
+    """What happens in it, in order of its begin."""
+    if trace is None:
+        return []
+    told = [(s.start, f"rank {s.rank} {s.name}: {s.start:g} to {s.end:g} s") for s in trace.spans]
+    told += [(m.sent, f"message {m.src} to {m.dst}: {m.sent:g} to {m.received:g} s") for m in trace.messages]
+    return [words for _, words in sorted(told)]
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, Words) else short(value)
 
 
 def _counted(what: str, number: float) -> str:
@@ -170,18 +193,15 @@ def _counted(what: str, number: float) -> str:
 
 def _evidence(case: Case, seen: Observation, expected: Observation, places: tuple[int, ...] = ()) -> list[Row]:
     """What the run did beside what it should: whether a number is wrong can only be told beside the right one."""
-    given = (
-        [Row("It is given", "\n".join(map(short, plain(list(case.args)))), True)]
-        if case.args and case.ranks is None
-        else []
-    )
+    lines = _events(_given(case)) or list(map(short, plain(list(case.args))))
+    given = [Row("It is given", "\n".join(lines), True)] if case.args and case.ranks is None else []
     if seen.error is not None:
-        return [*given, Row("It ends with", seen.error.riddle)]
+        return [*given, Row("It ends with", _without_lines(seen.error).riddle)]
     if case.ranks is not None:
         return _of_ranks(seen, expected, places)
     rows = []
     if seen.value is not None or not places:
-        rows += [Row("It returns", short(seen.value), True), Row("It should return", short(expected.value), True)]
+        rows += [Row("It returns", _shown(seen.value), True), Row("It should return", _shown(expected.value), True)]
     if places:
         rows.append(Row("It leaves in place", short(left_in(places, seen.arguments)), True))
         rows.append(Row("It should leave", short(left_in(places, expected.arguments)), True))
@@ -191,17 +211,37 @@ def _evidence(case: Case, seen: Observation, expected: Observation, places: tupl
     return [*given, *rows]
 
 
+def _without_lines(error: Failure) -> Failure:
+    """The lines are those of a function in the library, which nobody is shown."""
+    return replace(error, file="", line=0, message=SITE.sub("", error.message), waiting=error.waits)
+
+
 def _of_ranks(seen: Observation, expected: Observation, places: tuple[int, ...]) -> list[Row]:
     rows, sent = [], []
     for rank, (one, other) in enumerate(zip(_left(seen, places), _left(expected, places), strict=True)):
-        said = "; ".join(f"{verb} {short(value)}" for verb, value in one.items())
-        gaps = (differs(one.get(verb), value, rtol=1e-4, atol=1e-6) for verb, value in other.items())
-        gap = next((each for each in gaps if each is not None), None)
+        said = "; ".join(_said(verb, value) for verb, value in one.items())
+        gap = next((gap for verb, value in other.items() if (gap := _gap(one.get(verb), value))), None)
         rows.append(Row(f"Rank {rank}", f"{said}, as asked" if gap is None else f"{said}\n{gap}", True))
     for rank, (one, other) in enumerate(zip(seen.traffic, expected.traffic, strict=True)):
         same = (one.messages_sent, one.bytes_sent) == (other.messages_sent, other.bytes_sent)
         sent.append(f"rank {rank}: {_messages(one)}" + ("" if same else f" (it should be {_messages(other)})"))
     return [*rows, Row("Sent", ", ".join(sent))]
+
+
+def _said(verb: str, value: Any) -> str:
+    """A dictionary holds what the exercise has noted, by name."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {short(one)}" for key, one in value.items())
+    return str(value) if isinstance(value, Words) else f"{verb} {short(value)}"
+
+
+def _gap(got: Any, want: Any) -> str | None:
+    if isinstance(want, Words):
+        return None if got == want else f"it should be: {want}"
+    if isinstance(want, dict) and isinstance(got, dict) and set(got) == set(want):
+        gaps = ((key, differs(got[key], one, rtol=1e-4, atol=1e-6)) for key, one in want.items())
+        return next((f"{key}: {gap}" for key, gap in gaps if gap), None)
+    return differs(got, want, rtol=1e-4, atol=1e-6)
 
 
 def _left(seen: Observation, places: tuple[int, ...]) -> list[dict[str, Any]]:

@@ -25,6 +25,15 @@ class Strange:
     text: str
 
 
+class Words(str):
+    """What an observer says of a run: shown as it stands, without quotes, since nobody returned it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def plain(value: Any, depth: int = 0) -> Any:
     """Copy `value` to plain data: exact types of numbers, strings, arrays, tensors and containers of them.
 

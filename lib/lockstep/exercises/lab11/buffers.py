@@ -21,7 +21,7 @@ from lockstep.exercises.lab11.buffers_mistakes import MISTAKES
 from lockstep.exercises.lab11.buffers_right import by_swapping, double_buffer, double_buffer_stub, with_queues
 from lockstep.exercises.lab11.told import Told, by_what_it_alone_does
 from lockstep.exercises.observe import Observation, Simulate
-from lockstep.exercises.plain import short
+from lockstep.exercises.plain import Words, short
 from lockstep.hardware import Link
 
 MS = 1e-3
@@ -82,7 +82,7 @@ def _noting(call: Callable[..., Any], places: list[int], strange: list[str]) -> 
     return noting
 
 
-def in_words(found: list[dict[str, list[Any]]], seconds: float) -> list[str]:
+def in_words(found: list[dict[str, list[Any]]], seconds: float) -> list[Words]:
     """By rank the blocks, their buffers and when each began: what `diagnose` tells beside the timeline."""
     told = []
     for rank, one in enumerate(found):
@@ -92,7 +92,7 @@ def in_words(found: list[dict[str, list[Any]]], seconds: float) -> list[str]:
         did = f"{verb} blocks {blocks} in buffers {where}, from {begun} ms" if blocks else f"{verb} nothing"
         held = f", while a call has the buffer of {_listed(one['lent'])}" if one["lent"] else ""
         calls = f", another tensor goes into {one['strange'][0]}" if one["strange"] else ""
-        told.append(f"{did}{held}{calls}; {seconds / MS:.4g} ms in all")
+        told.append(Words(f"{did}{held}{calls}; {seconds / MS:.4g} ms in all"))
     return told
 
 

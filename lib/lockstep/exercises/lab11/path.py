@@ -24,7 +24,7 @@ from lockstep.exercises.lab11.path_wrong import WRAPPED
 from lockstep.exercises.lab11.told import NO_RETURN, Told, by_what_it_alone_does
 from lockstep.exercises.lab11.traces import drawn, played
 from lockstep.exercises.observe import Call, Observation
-from lockstep.exercises.plain import kind, plain, short
+from lockstep.exercises.plain import Words, kind, plain, short
 from lockstep.trace import Message, Span, Trace
 
 Event = tuple[str, tuple[int, ...], float, float]  # what it is, its ranks, when it begins and ends
@@ -115,8 +115,8 @@ def _one(event: Event | str) -> str:
 
 
 def in_words(found: Any, seconds: float) -> Any:
-    """A list with an entry for each event; what is no list stays as it is."""
-    return list(map(_one, found)) if isinstance(found, list) else found
+    """The events of a list in turn; what is no list stays as it is."""
+    return Words(_told(found)) if isinstance(found, list) else found
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -167,8 +167,8 @@ CRITICAL_PATH = Exercise(
     forbidden=("lockstep.trace.critical_path",),
     hints=(
         "Begin at the end: which event ends last? What could it not begin without?",
-        "Put spans and messages into one list, each as a tuple (begin, end, set of ranks, the event itself). A message has "
-        "two ranks. Then both kinds are treated alike.",
+        "`events_of(trace)`, above the exercise, gives spans and messages alike, as tuples (begin, end, set of ranks, the "
+        "event itself); a message has two ranks. So one rule is enough for both kinds.",
         "As long as there is something before: keep of all events those whose end is at most the begin of the last one "
         "found and whose ranks meet its ranks, and take the one that ends last. Turn the list round in the end, and return the events alone, without the tuples.",
         "`before = [one for one in events if one[1] <= start and one[2] & ranks]`",
