@@ -13,7 +13,8 @@
 # %% [markdown]
 # # Lab 11 · Hiding communication
 #
-# **Time:** 60 minutes, core exercises included. Exercises marked *stretch* come on top.
+# **Time:** 60 minutes, core exercises included. Sections and exercises marked *stretch* come on top: nothing needs
+# them later.
 #
 # **You will be able to**
 # - find the chain of events that a run had to wait for, and say of everything else how much later it might have been;
@@ -21,7 +22,7 @@
 # - write double buffering with asynchronous handles, without a buffer that is used too early;
 # - say what hiding can bring at most, and what it cannot.
 #
-# **You need:** lab 05 (buckets, hooks, overlap); lab 07 or 09 for section 6.
+# **You need:** lab 05 (buckets, hooks, overlap); lab 07 or 09 for section 6, which is stretch.
 
 # %% tags=["parameters"]
 RANKS = 2  # real processes in sections 2 and 7, each with one thread
@@ -74,7 +75,7 @@ from lockstep.parallel import (
     predict_step,
     profile_of,
 )
-from lockstep.trace import Message, critical_path, measures, overlap_share, slack, usage
+from lockstep.trace import Message, Span, Trace, critical_path, measures, overlap_share, slack, usage
 from lockstep.viz.overlap import step_timelines
 from lockstep.world import launch, simulate
 
@@ -104,26 +105,32 @@ def cnn():
 
 
 def one_step(comm, bucket_bytes, slower=1):
-    """A step with the library's DistributedDataParallel; with None each gradient travels by itself after backward."""
+    """A step with the library's DistributedDataParallel; with None each gradient travels by itself after backward.
+
+    Returns when it began and ended.
+    """
     costs = {name: LayerCost(slower * cost.forward, slower * cost.backward) for name, cost in COSTS.items()}
     F.cross_entropy(cnn()(X[:1]), Y[:1]).backward()  # the first pass of a process takes longer
     model = cnn()
     step = DistributedDataParallel(model, comm, bucket_bytes) if bucket_bytes else model
     comm.barrier()
     comm.charge(model, costs)
+    begun = comm.now()
     F.cross_entropy(step(X[:1]), Y[:1]).backward()
     if bucket_bytes is None:
         for p in reversed(list(model.parameters())):
             comm.all_reduce(p.grad, op="mean")
+    return begun, comm.now()
 
 
-def only_the_step(run, begun=None):
-    """The trace of a run from `begun` on: by default, from its first layer."""
+def only_the_step(run, begun=None, ended=float("inf")):
+    """The trace of a run from `begun` on, by default from its first layer, and up to `ended`."""
     trace = run.trace
     if begun is None:
         begun = min(span.start for span in trace.spans if span.name.startswith("forward"))
-    spans, messages = [s for s in trace.spans if s.start >= begun], [m for m in trace.messages if m.sent >= begun]
-    return type(trace).of(trace.ranks, spans, messages, trace.world)
+    spans = [span for span in trace.spans if begun <= span.start and span.end <= ended]
+    messages = [message for message in trace.messages if begun <= message.sent and message.received <= ended]
+    return Trace.of(trace.ranks, spans, messages, trace.world)
 
 
 WAYS = {"no bucket": None, "one bucket": WHOLE, "several buckets": 70_000}
@@ -137,7 +144,7 @@ step_timelines(traces, "A step on two ranks, the library's DistributedDataParall
 recall("11")
 
 # %% [markdown]
-# ## 1. What a run waits for (16 min)
+# ## 1. What a run waits for (20 min)
 #
 # A rank does two kinds of things at the same time, in two *streams*. In one it computes, one thing after the other.
 # In the other it communicates. `async_op=True` puts a collective into the second stream and gives a *handle* back at
@@ -176,7 +183,8 @@ predict("11.p1", None)
 
 # %% [markdown]
 # A trace has all that is needed. Here is one to play with: rank 0 computes for 2 ms and rank 1 for 3 ms, rank 1 sends
-# rank 0 a message, and rank 0 computes for 1 ms more. (`critical_path` of the library comes after the exercise.)
+# rank 0 a message, and rank 0 computes for 1 ms more. `events_of` is there for you to use: it brings spans and messages
+# into one form, and leaves out those that wait. (`critical_path` of the library comes after the exercise.)
 
 
 # %% tags=["stable"]
@@ -191,11 +199,17 @@ def small(comm):
             pass
 
 
+def events_of(trace):
+    """(begin, end, ranks, the span or message itself) of all that takes time; spans that only wait are no events."""
+    found = [(s.start, s.end, {s.rank}, s) for s in trace.spans if s.kind == "compute"]
+    return found + [(m.sent, m.received, {m.src, m.dst}, m) for m in trace.messages]
+
+
 example = simulate(small, 2, cluster=NETWORK).trace
 for span in example.spans:
     print(f"span     rank {span.rank} {span.kind:8} {span.name:6} {1e3 * span.start:.1f} to {1e3 * span.end:.1f} ms")
-for m in example.messages:
-    print(f"message  from {m.src} to {m.dst}{'':14} {1e3 * m.sent:.1f} to {1e3 * m.received:.1f} ms")
+for begin, end, ranks, event in events_of(example):
+    print(f"event    {type(event).__name__:8} of ranks {ranks}: {1e3 * begin:.1f} to {1e3 * end:.1f} ms")
 
 # %% [markdown]
 # ### Exercise 11.1 · `critical_path`
@@ -204,17 +218,16 @@ for m in example.messages:
 # the event that ends last. Before each event stands the one that ended last, at or before its begin, on one of its
 # ranks.
 #
-# `trace.spans` have `rank`, `kind`, `start` and `end`; those whose kind is `"compute"` are events, all others are
-# waiting. `trace.messages` have `src`, `dst`, `sent` and `received`, and two ranks each. In the example above the
-# path is rank 1's `first`, the message, rank 0's `last`. Where two events ended at the same time, either will do.
+# `events_of(trace)` lists all events as (begin, end, set of ranks, the span or message itself); a message has two
+# ranks. In the example above the path is rank 1's `first`, the message, rank 0's `last`. Where two events ended at
+# the same time, either will do.
 
 
 # %% tags=["exercise", "11.1"]
 def critical_path_of(trace):
     """Return the spans and messages that the run had to wait for, in order of time."""
     ### BEGIN SOLUTION
-    events = [(s.start, s.end, {s.rank}, s) for s in trace.spans if s.kind == "compute"]
-    events += [(m.sent, m.received, {m.src, m.dst}, m) for m in trace.messages]
+    events = events_of(trace)
     path, before = [], events
     while before:
         start, _, ranks, event = max(before, key=lambda one: one[1])
@@ -223,8 +236,9 @@ def critical_path_of(trace):
     return path[::-1]
     ### END SOLUTION
     ### BEGIN STUB
-    # events = ...  # one list: (begin, end, set of ranks, the span or message itself)
-    # # from the last one back: what of its ranks had ended last before it began?
+    # path, before = [], ...  # before: the events that may be the next one on the way back
+    # while before:
+    #     ...  # of these the one that ended last; which events had ended on one of its ranks before it began?
     # raise NotImplementedError("return the chain of computations and messages that ends last, in order of time")
     ### END STUB
 
@@ -274,7 +288,7 @@ reveal("11.p1", round(1e3 * (seconds_of_step[0] - seconds_of_step[1]), 1), "ms")
 # Nothing. Rank 0's computation is not on the path; it only waits longer now. Before you make anything faster, ask
 # what the run waits for. (Make rank 1 faster and the step gets shorter, until something else is the path.)
 #
-# ## 2. How many buckets? (14 min)
+# ## 2. How many buckets? (16 min)
 #
 # Back to equal ranks. Three numbers decide about a bucket: when its last gradient is ready, how long its reduction
 # takes, and when the link is free. The first comes from a trace: `profile_of` reads what each layer took, and
@@ -330,7 +344,9 @@ def best_bucket(gradients, seconds, sizes):
     ### END SOLUTION
     ### BEGIN STUB
     # def last_end(size):
-    #     free = ...  # when the link is free; beside it, the bytes in the open bucket
+    #     free, held = ...  # when the link is free; the bytes in the open bucket
+    #     for i, gradient in enumerate(gradients):
+    #         ...  # into the bucket with it; if that closes the bucket, when does its reduction end?
     #
     # raise NotImplementedError("return the size whose last reduction ends first")
     ### END STUB
@@ -392,10 +408,19 @@ step_timelines(traces, f"A step, {whose('11.2')} best_bucket below", predicted)
 # In a real run the critical path has gaps, time that is lost between two events, and it may lead over the other rank.
 
 # %% tags=["experiment"]
-SLOWER = 8 if FAST else 25
+SLOWER = 6 if FAST else 15
 slow_link = Link(latency=SLOWER * LINK.latency, bandwidth=LINK.bandwidth / SLOWER)
-pace = {"pace": True, "link": slow_link, "timeout": 120}
-paced = {name: only_the_step(launch(one_step, RANKS, size, SLOWER, **pace)) for name, size in WAYS.items()}
+
+
+def one_after_the_other(comm, sizes, slower):
+    return [one_step(comm, size, slower) for size in sizes]
+
+
+run = launch(one_after_the_other, RANKS, list(WAYS.values()), SLOWER, pace=True, link=slow_link, timeout=120)
+paced = {}
+for name, times in zip(WAYS, zip(*run.values, strict=True), strict=True):
+    begins, ends = zip(*times, strict=True)
+    paced[name] = only_the_step(run, min(begins), max(ends))
 later = {name: SLOWER * seconds for name, seconds in predicted.items()} if RANKS == 2 else None
 step_timelines(paced, f"{SLOWER} times slower, {RANKS} processes, {whose('11.2')} best_bucket below", later)
 
@@ -403,7 +428,9 @@ step_timelines(paced, f"{SLOWER} times slower, {RANKS} processes, {whose('11.2')
 # What is left exposed in the last row? The bucket with the first layers' gradients. Its last gradient is ready when
 # backward is over, so nothing of *this* backward can hide it. Something else could: the next forward pass.
 #
-# ## 3. What is needed first (3 min)
+# ## 3. What is needed first
+#
+# *Stretch, about 10 minutes; go on with section 4 if you keep to the core.*
 #
 # The optimizer steps each layer by itself, and the next forward pass begins with layer 0. It could begin as soon as
 # layer 0's gradient has arrived, while those of the last layers are still on their way. But they were ready first,
@@ -470,7 +497,7 @@ print(f"if forward waits for all:                         it ends at {1e3 * (max
 # %% [markdown]
 # The bytes are the same, and all have arrived at the same time as before. Only who waits has changed.
 #
-# ## 4. Two buffers (16 min)
+# ## 4. Two buffers (18 min)
 #
 # Gradients are not all that travels. Batches come from a disk, activations from the stage before, parameters from
 # other ranks. It is the same everywhere: one side makes a block, it travels, the other side uses it. With one buffer
@@ -549,10 +576,12 @@ def double_buffer(comm, count, buffers, work):
     # handles = ...  # of the call that has buffer 0, and buffer 1; None while no call has it
     # if comm.rank == 0:
     #     for i in range(count):
-    #         ...  # may buffer i % 2 be filled again? fill it, launch, go on
+    #         ...  # does a call still have buffer i % 2? wait for it; then fill, launch, go on
+    #     ...  # which calls are left?
     # else:
+    #     ...  # launch the receive of block 0
     #     for i in range(count):
-    #         ...  # launch the next receive, wait for this one, use it
+    #         ...  # launch the next receive, if there is a next block; wait for this one; use it
     # raise NotImplementedError("rank 0 makes and sends, rank 1 receives and uses, both with two buffers")
     ### END STUB
 
@@ -562,8 +591,8 @@ check("11.4", double_buffer)
 
 # %% [markdown]
 # Your function with eight blocks as a timeline, for each rank above; below it the same with blocking `send` and
-# `recv`. What travels while its rank works is not drawn: block 1 is on the link somewhere between the end of 1 on
-# rank 0 and the begin of 1 on rank 1, and meanwhile both ranks work on others.
+# `recv`. The thin row under a rank shows what is on the link while the rank goes on working: the first box is block 0,
+# the second block 1, and so on.
 
 
 # %% tags=["experiment"]
@@ -606,11 +635,18 @@ def moved(comm, how, count, many, make_ms, use_ms):
     how(comm, count, [torch.zeros(22_750) for _ in range(many)], work)
 
 
+def with_transfers(trace):
+    """The trace, with every message beside the work of both its ranks."""
+    beside = [Span(m.src, "send", "send", m.sent, m.received, stream=1) for m in trace.messages]
+    beside += [Span(m.dst, "recv", "recv", m.sent, m.received, stream=1) for m in trace.messages]
+    return Trace.of(trace.ranks, [*trace.spans, *beside], trace.messages, trace.world)
+
+
 mine_and_blocking = [
-    simulate(moved, 2, how, 8, 2, [2.0] * 8, [4.0] * 8, cluster=NETWORK) for how in (mine("11.4"), blocking)
+    simulate(moved, 2, how, 8, 2, [2.0] * 8, [4.0] * 8, cluster=NETWORK).trace for how in (mine("11.4"), blocking)
 ]
 viz.timeline(
-    mine_and_blocking[0],
+    with_transfers(mine_and_blocking[0]),
     f"Eight blocks: {whose('11.4')} double_buffer, and blocking calls",
     compare=mine_and_blocking[1],
     labels=("two buffers", "blocking"),
@@ -649,7 +685,7 @@ reveal("11.p4", round(times["4 ms each", 3], 1), "ms")
 def slow_batches(count, seconds):
     for i in range(count):
         time.sleep(seconds)
-        yield X[8 * i : 8 * (i + 1)], Y[8 * i : 8 * (i + 1)]
+        yield X[4 * i : 4 * (i + 1)], Y[4 * i : 4 * (i + 1)]
 
 
 def train_on(batches):
@@ -662,9 +698,9 @@ def train_on(batches):
     return statistics.median(taken)
 
 
-BATCHES = 6 if FAST else 20
-train_on([(X[:8], Y[:8])] * 3)  # the first passes of a process take longer
-alone = train_on([(X[:8], Y[:8])] * BATCHES)
+BATCHES = 4 if FAST else 10
+train_on([(X[:4], Y[:4])] * 2)  # the first passes of a process take longer
+alone = train_on([(X[:4], Y[:4])] * BATCHES)
 print(f"computing alone               {1e3 * alone:5.1f} ms a batch (measured)")
 for words, batches in (
     ("loading and computing in turn", slow_batches(BATCHES, alone)),
@@ -673,7 +709,9 @@ for words, batches in (
     print(f"{words:29} {1e3 * train_on(batches):5.1f} ms a batch (measured)")
 
 # %% [markdown]
-# ## 5. How much was hidden? (3 min)
+# ## 5. How much was hidden?
+#
+# *Stretch, about 8 minutes.*
 #
 # The share in the pictures is *hidden / (hidden + exposed)*: of all the time in which something of a rank's moves,
 # the part in which the rank also computes. It is easily counted wrong: two transfers at the same time are one piece
@@ -719,7 +757,9 @@ for name, trace in traces.items():
 # kernels of a reduction take some of its multiprocessors and of its memory's bandwidth, so what computes beside them
 # gets slower.
 #
-# ## 6. The same everywhere (3 min)
+# ## 6. The same everywhere
+#
+# *Stretch, about 4 minutes.*
 #
 # **Stage 3 of ZeRO** (lab 09) gathers each layer before it computes. While one layer computes, the next one is
 # gathered into another buffer: double buffering, with parameters as blocks. **A pipeline** (lab 07) sends activations
@@ -764,7 +804,7 @@ for layer_ms in (0.5, 1.5, 4.0):
 # nothing to hide behind. Between the two lies the batch size at which prefetch begins to
 # pay.
 #
-# ## 7. The real thing (3 min)
+# ## 7. The real thing (4 min)
 #
 # PyTorch's `DistributedDataParallel` does what you have chosen by hand: `bucket_cap_mb` is the size, 25 MiB unless
 # you say otherwise, and the first bucket holds at most 1 MiB, so that something is on its way early. Both on real
@@ -791,7 +831,7 @@ def real_steps(comm, images, labels, repetitions):
     return found
 
 
-values = launch(real_steps, RANKS, X[:8], Y[:8], 4 if FAST else 8, timeout=120).values
+values = launch(real_steps, RANKS, X[:2], Y[:2], 4 if FAST else 8, timeout=120).values
 for size in (20_000, 150_000, WHOLE):
     slowest = {name: max(v[name, size] for v in values) for name in ("PyTorch's", "lockstep's")}
     shown = ", ".join(f"{name} {1e3 * seconds:5.1f} ms" for name, seconds in slowest.items())
