@@ -40,7 +40,7 @@ def occurrences(kernel: Kernel, line: str) -> int:
 def outcome(kernel: Kernel, case: kernel_cases.Case) -> str:
     given = kernel_cases.fresh(case)
     try:
-        with simt.step_limit(2000):
+        with simt.step_limit(200):
             kernel[case.grid, case.block](*given)
     except simt.KernelFault as fault:
         assert fault.lines and str(fault)

@@ -56,7 +56,12 @@ class Mask:
 
     def full(self) -> np.ndarray:
         """As a (blocks, lanes) array that may not be written to."""
-        return np.broadcast_to(np.True_ if self.a is None else self.a, (self.blocks, self.lanes))
+        return spread(np.True_ if self.a is None else self.a, (self.blocks, self.lanes))
+
+
+def spread(values, shape: tuple[int, ...]) -> np.ndarray:
+    """`values` in that shape, not to be written to. Most have it already, and asking NumPy all the same takes longest."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
 
 
 def by_warp(a: np.ndarray) -> np.ndarray:

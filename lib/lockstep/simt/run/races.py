@@ -14,7 +14,7 @@ import numpy as np
 
 from lockstep.simt.places import WARP
 from lockstep.simt.run import race_report
-from lockstep.simt.run.masks import Mask
+from lockstep.simt.run.masks import Mask, spread
 
 READ, WRITE, ATOMIC = "r", "w", "a"
 LOG_LIMIT = 4_000_000  # lanes logged in one interval before repeated touches are thrown out
@@ -89,7 +89,7 @@ class Races:
         cells = np.asarray(cells)
         if memory.per_block:
             cells = cells + np.arange(shape[0])[:, None] * memory.size
-        cells = np.broadcast_to(cells, shape)
+        cells = spread(cells, shape)
         who = np.arange(shape[0] * shape[1]).reshape(shape)
         if mask.a is None:
             return Touch(cells.ravel(), who.ravel(), kind, site, None if order is None else order.ravel())
@@ -155,11 +155,11 @@ class Races:
 
     def _one_block(self, entry) -> Touch:
         cells, mask, kind, site, _ = entry
-        cells = np.broadcast_to(cells, (1, self.batch.lanes))[0]
+        cells = spread(np.asarray(cells), (1, self.batch.lanes))[0]
         who = np.arange(self.batch.lanes)
         if mask.a is None:
             return Touch(cells, who, kind, site, None)
-        chosen = np.broadcast_to(mask.a[0], who.shape)
+        chosen = spread(mask.a[0], who.shape)
         return Touch(cells[chosen], who[chosen], kind, site, None)
 
     def _ordered_conflict(self, memory, touches: list[Touch]) -> int | None:

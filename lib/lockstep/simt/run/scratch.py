@@ -9,7 +9,7 @@ import numpy as np
 
 from lockstep.simt import errors
 from lockstep.simt.run.batch import Batch, Site
-from lockstep.simt.run.masks import Mask
+from lockstep.simt.run.masks import Mask, spread
 from lockstep.simt.run.memory import INITIAL, Array, Storage
 from lockstep.simt.run.races import WRITE
 
@@ -100,13 +100,13 @@ class SharedArray(Declared):
         shape = (mask.blocks, mask.lanes)
         same_columns = not isinstance(address, np.ndarray) or address.shape[0] == 1
         if same_columns and (mask.a is None or mask.a.shape[0] == 1):
-            columns = np.broadcast_to(address, (1, mask.lanes))[0]
+            columns = spread(np.asarray(address), (1, mask.lanes))[0]
             if mask.a is None:
                 cells[:, columns] = value
                 return
-            lanes = np.broadcast_to(mask.a, (1, mask.lanes))[0]
+            lanes = spread(mask.a, (1, mask.lanes))[0]
             if isinstance(value, np.ndarray):
-                value = np.broadcast_to(value, shape)[:, lanes]
+                value = spread(value, shape)[:, lanes]
             cells[:, columns[lanes]] = value
             return
         lanes = mask.full()
