@@ -115,13 +115,13 @@ def bucket_bytes(case: Case) -> int:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    deep = [7] * 15
+    deep = [7] * 11
     for ranks, widths, together, words in (
         (1, [2, 3, 2], 2, "two buckets"),
         (2, [3, 3, 3], 2, "two buckets"),
         (3, [3, 4, 2], 3, "two buckets, padded"),
         (2, [3, 4, 2], 2, "two buckets that fill by turns"),
-        (2, deep, 2, "fourteen buckets"),
+        (2, deep, 2, "ten buckets"),
     ):
         each = [(numbers(rng, 4, widths[0]),) for _ in range(ranks)]
         mixed = "turns" in words
