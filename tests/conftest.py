@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items):
 def patient_simulations():
     """Ten seconds are a reader's patience; a machine that tests share can stop every process on it for as long."""
     if (module := sys.modules.get("lockstep.world.simulate")) is not None:
-        module.simulate.__kwdefaults__["timeout"] = 60
+        module.simulate.__kwdefaults__["timeout"] = 100
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from lockstep.parallel import (
 )
 from lockstep.world import RankError, launch, simulate
 
-WORLDS = [(simulate, 1), (simulate, 2), (simulate, 3), (simulate, 4), (launch, 2), (launch, 3)]
+WORLDS = [(simulate, 1), (simulate, 2), (simulate, 3), (simulate, 4), (launch, 3)]
 worlds = pytest.mark.parametrize(("world", "ranks"), WORLDS, ids=lambda value: getattr(value, "__name__", value))
 
 
