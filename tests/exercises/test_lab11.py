@@ -72,9 +72,9 @@ def test_nothing_internal_is_shown_where_a_function_crashes():
 def test_riddles_show_a_timeline_and_nothing_internal(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
-    riddles = [diagnose("11", seed=seed) for seed in range(12)]
+    riddles = [diagnose("11", seed=seed) for seed in range(7)]
     assert {one.exercise.id for one in riddles} == {"11.1", "11.4"}
-    assert len({(one.exercise.id, one.options[one.right]) for one in riddles}) > 6
+    assert len({(one.exercise.id, one.options[one.right]) for one in riddles}) > 4
     for one in riddles:
         for internal in ("'makes", '"makes', ".py", " line ", "Trace", "dict"):
             assert internal not in one.card.text, one.card.text
