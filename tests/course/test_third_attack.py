@@ -1,6 +1,7 @@
 """Ways to points, and to other people's marks, that nobody had tried before; each worked once, and none does now."""
 
 import ast
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from attacks import (
 from hand_ins import TOTAL, notebook, rules, zipped
 from rich.console import Console
 
+from lockstep.course.grade import cache, ledger
 from lockstep.course.grade.collect import collect
 from lockstep.course.grade.deadline import read_due
 from lockstep.course.grade.grading import Request, grade
@@ -220,6 +222,19 @@ def test_grades_have_a_folder_for_themselves(tmp_path):
         private_folder(tmp_path)
     assert (tmp_path / ".gitignore").read_text() == "/private\n"
     private_folder(private_folder(tmp_path / "grades"))
+
+
+def test_a_full_disk_is_a_sentence_and_loses_no_mark(tmp_path, monkeypatch):
+    # A cache that could not be written left students without the result that was there; the ledger ended in a traceback.
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/ann.ipynb").write_bytes(notebook(total=TOTAL))
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(cache, "write_whole", lambda *_: (_ for _ in ()).throw(full))
+    batch = grade(Request(tmp_path / "in", tmp_path / "out"), rules(tmp_path))
+    assert [one.points for one in batch.results] == [2] and batch.complete
+    monkeypatch.setattr(ledger, "write_whole", lambda *_: (_ for _ in ()).throw(full))
+    with pytest.raises(ValueError, match=r"ledger.json could not be written \(No space left on device\)"):
+        grade(Request(tmp_path / "in", tmp_path / "out"), rules(tmp_path))
 
 
 def test_a_table_with_an_endless_cell_is_a_sentence(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 import lockstep
 from lockstep.course.grade.borrowed import borrowed
 from lockstep.course.grade.cache import Cache, Key
-from lockstep.course.grade.characters import writable
+from lockstep.course.grade.characters import visible, writable
 from lockstep.course.grade.collect import Handin
 from lockstep.course.grade.outcome import Outcome
 from lockstep.course.grade.program import LabText
@@ -119,7 +119,7 @@ def _key(submission: Submission, value: Any, variant: str, rules: Rules, version
 
 def _writable(outcome: Outcome) -> Outcome:
     """A sentence may quote what the student's function returned or raised."""
-    return replace(outcome, sentence=writable(outcome.sentence), hint=writable(outcome.hint))
+    return replace(outcome, sentence=visible(writable(outcome.sentence)), hint=writable(outcome.hint))
 
 
 def _unread(value: Any, why: str) -> Outcome:

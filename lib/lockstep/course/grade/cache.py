@@ -6,6 +6,7 @@ on where it stopped.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -56,9 +57,11 @@ class Cache:
             return None
 
     def put(self, key: Key, outcome: Outcome) -> None:
+        """Keep it; where the disk is full, it will be judged again, and counts all the same."""
         file = self._file(key)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps(asdict(outcome), ensure_ascii=False))
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, json.dumps(asdict(outcome), ensure_ascii=False))
 
     def _file(self, key: Key) -> Path:
         return self.folder / key.name[:2] / f"{key.name[2:]}.json"

@@ -46,7 +46,7 @@ def read_ledger(file: Path) -> dict[tuple[str, str], Entry]:
 
 
 def write_ledger(file: Path, before: Ledger, results: Iterable[Result], judged: Ledger) -> None:
-    """Keep what this run judged; students who are not in it keep their last entry."""
+    """Keep what this run judged; students who are not in it keep their last entry. Raises ValueError on a full disk."""
     points = {(one.student, one.lab): one.points for one in results}
     after = {**before, **{key: replace(entry, points=points[key]) for key, entry in judged.items() if key in points}}
     rows = [
@@ -54,7 +54,10 @@ def write_ledger(file: Path, before: Ledger, results: Iterable[Result], judged: 
          "outcomes": [asdict(one) for one in entry.outcomes]}
         for (student, lab), entry in sorted(after.items())
     ]  # fmt: skip
-    write_whole(file, json.dumps(rows, indent=1, ensure_ascii=False))
+    try:
+        write_whole(file, json.dumps(rows, indent=1, ensure_ascii=False))
+    except OSError as error:
+        raise ValueError(f"{file} could not be written ({error.strerror}): no marks were kept of this run") from None
 
 
 def not_lower(

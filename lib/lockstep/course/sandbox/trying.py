@@ -114,7 +114,7 @@ def _kernel_of(
     with box.child(Limits(seconds=DEFINING)) as child:
         try:
             _define(child, exercise, program, refused, tried)
-            deadline = time.monotonic() + PATIENCE * GRACE
+            deadline = time.monotonic() + PATIENCE * DEFINING
             child.send(deadline, kernel=True)
             said = listen(child, "kernel", deadline)["kernel"]
         except (Late, Garbled, Gone):
