@@ -1,4 +1,4 @@
-"""Every test has a `my/` of its own, and what the known mistakes of a lab do is found out on one worker."""
+"""What the known mistakes of a lab do is found out on one worker."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.xdist_group(f"lab{lab}"))
 
 
-@pytest.fixture(autouse=True)
-def my(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_MY", str(tmp_path / "my"))
-    return tmp_path / "my"
+@pytest.fixture
+def my(empty_my):
+    """The folder `my/` of this test."""
+    return empty_my

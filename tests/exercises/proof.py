@@ -8,11 +8,12 @@ import textwrap
 import numpy as np
 import torch
 
-from lockstep.exercises.assess import assess
+from lockstep.exercises.assess import forbidden, weigh
 from lockstep.exercises.compare import alike
 from lockstep.exercises.forbidden import resolve
 from lockstep.exercises.judge import judged
 from lockstep.exercises.known import Behaviour, known
+from lockstep.exercises.mentions import find_in_source
 from lockstep.exercises.mutate import mutants
 from lockstep.exercises.plain import plain
 from lockstep.exercises.source import is_blank, source_of
@@ -29,8 +30,11 @@ def behaviour(exercise, fn, seed):
 
 
 def verdict_on(exercise, fn, seed=0):
+    """As `check`; but a case is run when the verdict asks for it, and after the first that fails few are."""
     ours, seen = known(exercise, seed), behaviour(exercise, fn, seed)
-    return assess(exercise, ours.cases, seen, ours.expected, lambda mistake: ours.of(mistake.function))
+    verdict = weigh(exercise, ours.cases, seen, ours.expected, lambda mistake: ours.of(mistake.function))
+    called = next((one.forbidden[0] for one in seen.seen.values() if one.forbidden), None)
+    return forbidden(exercise, called) if called else verdict
 
 
 def fails(exercise, fn, seed):
@@ -68,6 +72,7 @@ def mistakes_get_their_sentences(exercise):
     for what in ("name", "sentence"):
         assert len({getattr(one, what) for one in exercise.mistakes}) == len(exercise.mistakes), f"a {what} comes twice"
     for mistake in exercise.mistakes:
+        assert find_in_source(mistake.function, exercise.forbidden) is None, f"{mistake.name!r} calls what it may not"
         verdict = verdict_on(exercise, mistake.function)
         assert not verdict.passed, f"{mistake.name!r} passes"
         assert verdict.cause == mistake.sentence, f"{mistake.name!r} is taken for {verdict.mistake!r}\n{verdict.text}"

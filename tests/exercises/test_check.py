@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from proof import verdict_on
 from small import HALVES, doubles, floors, halves_in_a_loop, halves_stub
 
 from lockstep.exercises import check, keep
@@ -223,6 +224,25 @@ def test_what_is_printed_is_shown_and_escaped():
     assert "&lt;b&gt;looking" in html and "<b>" not in html and "<script" not in html
 
 
+def halves_aloud(numbers):
+    print("at", numbers)
+    return [n / 2 for n in numbers]
+
+
+def half_done(numbers):
+    for i in range(30):
+        print(i)
+    raise NotImplementedError
+
+
+# Story: prints were swallowed wherever there was no failing case to show them with, and for ever in a loop.
+def test_what_a_right_or_unfinished_function_prints_is_shown_too():
+    assert verdict_on(HALVES, halves_aloud).printed == "at [3.0]"
+    verdict = verdict_on(HALVES, half_done)
+    assert verdict.status == "not attempted"
+    assert verdict.printed.splitlines() == [*map(str, range(20)), "…"]
+
+
 def test_an_error_names_its_line():
     verdict = check(HALVES, raises)
     line = raises.__code__.co_firstlineno + 1
@@ -236,6 +256,7 @@ def test_a_wrong_signature_is_told_by_how_the_function_is_called():
 
 
 def loops(numbers):
+    print("begins")
     while True:
         numbers.sort()
 
@@ -248,8 +269,8 @@ def test_an_endless_loop_is_stopped_and_its_line_named(monkeypatch):
     assert verdict.status == "timed out", verdict.text
     assert time.monotonic() - begin < 8
     first = loops.__code__.co_firstlineno
-    assert f"on line {first + 1}" in verdict.text or f"on line {first + 2}" in verdict.text
-    assert "within 1 s" in verdict.text
+    assert f"on line {first + 2}" in verdict.text or f"on line {first + 3}" in verdict.text
+    assert verdict.printed == "begins" and "within 1 s" in verdict.text
 
 
 def loops_on_five(numbers):

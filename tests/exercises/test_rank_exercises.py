@@ -123,7 +123,7 @@ def test_an_error_names_its_rank_and_line():
 
 
 def test_a_rank_that_loops_is_stopped_at_its_line(monkeypatch):
-    monkeypatch.setattr("lockstep.exercises.trial.LIMIT", 2.0)
+    monkeypatch.setattr("lockstep.exercises.trial.LIMIT", 1.0)
 
     def loops(comm, own):
         total = share(comm, own)

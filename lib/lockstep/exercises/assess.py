@@ -7,14 +7,16 @@ when something is wrong, to see which of them goes wrong in the same way on ever
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from lockstep.exercises.exercise import Case, Exercise, Mistake
 from lockstep.exercises.judge import Finding, judged
-from lockstep.exercises.observe import Observation
+from lockstep.exercises.observe import PRINTED, Observation
 from lockstep.exercises.plain import Strange
 from lockstep.exercises.verdict import Verdict
 
+LINES = 20  # of what a function printed
 ATTEMPTS = 3  # different ones before the solution is shown
 STATUS = {"Timeout": "timed out", "Killed": "crashed", "Deadlock": "wrong"}
 
@@ -31,18 +33,35 @@ def assess(
     expected: the reference on the same cases. behaviour(mistake): a known mistake on the same cases.
     """
     called = next((one.forbidden[0] for one in seen if one.forbidden), None)
-    if called:
-        return forbidden(exercise, f"`{called}` is called.")
+    return (
+        forbidden(exercise, f"`{called}` is called.") if called else weigh(exercise, cases, seen, expected, behaviour)
+    )
+
+
+def weigh(
+    exercise: Exercise,
+    cases: Sequence[Case],
+    seen: Sequence[Observation],
+    expected: Sequence[Observation],
+    behaviour: Callable[[Mistake], Sequence[Observation]],
+) -> Verdict:
+    """As `assess`, of a function that calls nothing forbidden. Of `seen` only what the verdict needs is looked at."""
     if seen and _says_not_implemented(seen[0]):
-        return not_attempted(exercise)
+        return not_attempted(exercise, printed=shown(seen[0].printed))
     if seen and _holds_ellipsis(seen[0]):
-        return not_attempted(exercise, "There is still a `...` of the skeleton: put your code in its place.")
-    findings = [judged(exercise.judge, c, s, e) for c, s, e in zip(cases, seen, expected, strict=False)]
-    at = next((i for i, found in enumerate(findings) if found is not None), None)
+        return not_attempted(
+            exercise, "There is still a `...` of the skeleton: put your code in its place.", shown(seen[0].printed)
+        )
+
+    @cache
+    def finding(i: int) -> Finding | None:
+        return judged(exercise.judge, cases[i], seen[i], expected[i])
+
+    at = next((i for i in range(len(seen)) if finding(i) is not None), None)
     if at is None:
-        return passed(exercise, cases)
-    mistake = recognise(exercise, cases, seen, expected, findings, behaviour)
-    return _wrong(exercise, cases, at, seen[at], findings[at], mistake)
+        return passed(exercise, cases, next((shown(one.printed) for one in seen if one.printed), ""))
+    mistake = recognise(exercise, cases, seen, expected, at, finding, behaviour)
+    return _wrong(exercise, cases, at, seen[at], finding(at), mistake)
 
 
 def recognise(
@@ -50,14 +69,15 @@ def recognise(
     cases: Sequence[Case],
     seen: Sequence[Observation],
     expected: Sequence[Observation],
-    findings: Sequence[Finding | None],
+    at: int,
+    finding: Callable[[int], Finding | None],
     behaviour: Callable[[Mistake], Sequence[Observation]],
 ) -> Mistake | None:
     """The known mistake that explains the findings: one that gives the same finding on every case, or has the symptom.
 
     Among several that behave alike, one whose symptom is seen comes first, then the order of the list.
+    at: the first case with a finding. finding(i): that of case i.
     """
-    at = next(i for i, found in enumerate(findings) if found is not None)
 
     def has_symptom(mistake: Mistake) -> bool:
         if mistake.symptom is None:
@@ -67,14 +87,19 @@ def recognise(
             return bool(compared(behaviour(mistake)[at], cases[at], seen[at], expected[at]))
         return bool(mistake.symptom(cases[at], seen[at], expected[at]))
 
+    def tells(i: int) -> bool:
+        """A case that never ended, after others that failed, tells nothing of what went wrong in those."""
+        return i == at or not (seen[i].error and seen[i].error.type in ("Timeout", "Killed"))
+
+    def same(theirs: Sequence[Observation], i: int) -> bool:
+        return _same(finding(i), judged(exercise.judge, cases[i], theirs[i], expected[i]))
+
     alike = []
-    # A case that never ended, after others that failed, tells nothing of what went wrong in those.
-    told = [i for i, one in enumerate(seen) if i == at or not (one.error and one.error.type in ("Timeout", "Killed"))]
     for mistake in exercise.mistakes:
         theirs = behaviour(mistake)
-        same = all(_same(findings[i], judged(exercise.judge, cases[i], theirs[i], expected[i])) for i in told)
+        all_same = theirs is seen or all(same(theirs, i) for i in (at, *range(len(seen))) if tells(i))
         # Errors of one type are findings alike whatever caused them: their words, or the symptom, have to agree too.
-        if same and (mistake.symptom is None or _same_words(seen[at], theirs[at]) or has_symptom(mistake)):
+        if all_same and (mistake.symptom is None or _same_words(seen[at], theirs[at]) or has_symptom(mistake)):
             alike.append(mistake)
     candidates = alike or exercise.mistakes
     fallback = alike[0] if alike else None
@@ -115,9 +140,16 @@ def _wrong(
     return Verdict(
         exercise.id, exercise.title, status, exercise.asks, cases[at].name + before,
         found.expected, found.got if seen.error is None or not seen.error.waiting else "a deadlock", found.sentence,
-        mistake.sentence if mistake else "", mistake.name if mistake else "", seen.printed,
+        mistake.sentence if mistake else "", mistake.name if mistake else "", shown(seen.printed),
         next_hint(exercise), 0, exercise.points,
     )  # fmt: skip
+
+
+def shown(printed: str) -> str:
+    """The first lines of what a function printed."""
+    lines = printed.rstrip().splitlines()
+    cut = len(lines) > LINES or len(printed) >= PRINTED
+    return "\n".join([*lines[:LINES], "…"] if cut else lines)
 
 
 def next_hint(exercise: Exercise, seen: int = 0, tried: int = 0) -> str:
@@ -136,11 +168,11 @@ def after_hints(id: str, tried: int, has_passed: bool = False) -> str:
     return f'After three different attempts `solution("{id}")` shows an answer.'
 
 
-def passed(exercise: Exercise, cases: Sequence[Case]) -> Verdict:
+def passed(exercise: Exercise, cases: Sequence[Case], printed: str = "") -> Verdict:
     """Full points; it names the largest case, so that the student knows what was tried."""
     tried = f"All {len(cases)} cases, from {cases[0].name} to {cases[-1].name}."
     return Verdict(
-        exercise.id, exercise.title, "passed", case=tried, points=exercise.points, of=exercise.points
+        exercise.id, exercise.title, "passed", case=tried, printed=printed, points=exercise.points, of=exercise.points
     )  # fmt: skip
 
 
@@ -154,10 +186,10 @@ def forbidden(exercise: Exercise, seen: str) -> Verdict:
     )  # fmt: skip
 
 
-def not_attempted(exercise: Exercise, why: str = "") -> Verdict:
+def not_attempted(exercise: Exercise, why: str = "", printed: str = "") -> Verdict:
     """The stub as it was given, an empty body, or one that still holds what `why` says."""
     return Verdict(
-        exercise.id, exercise.title, "not attempted", exercise.asks, seen=why,
+        exercise.id, exercise.title, "not attempted", exercise.asks, seen=why, printed=printed,
         next=f"Write `{exercise.function}` in the cell above, run it, then run this cell again. {next_hint(exercise)}",
         of=exercise.points,
     )  # fmt: skip

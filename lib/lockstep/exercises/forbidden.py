@@ -65,13 +65,16 @@ def run_watched(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     functions = [(name, resolve(name)) for name in _names if not name.startswith("comm.")]
     if not functions:
         return fn(*args, **kwargs)
-    codes = {f.__code__: name for name, f in functions if hasattr(f, "__code__")}
+    # By identity, since the hash of a code object goes through its constants each time; `functions` keeps them alive.
+    codes = {id(f.__code__): name for name, f in functions if hasattr(f, "__code__")}
     others = [(name, f) for name, f in functions if not hasattr(f, "__code__")]
+    spelt = {getattr(f, "__name__", "") for _, f in others}
 
     def profile(frame: Any, event: str, arg: Any) -> None:
-        if event == "call" and frame.f_code in codes and not _ours(frame.f_back):
-            _refuse(codes[frame.f_code])
-        elif event == "c_call" and others and not _ours(frame):
+        if event == "call":
+            if id(frame.f_code) in codes and not _ours(frame.f_back):
+                _refuse(codes[id(frame.f_code)])
+        elif event == "c_call" and getattr(arg, "__name__", "") in spelt and not _ours(frame):
             for name, f in others:
                 if _is_call_of(arg, f):
                     _refuse(name)

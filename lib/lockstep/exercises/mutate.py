@@ -21,7 +21,8 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,17 +73,28 @@ def mutants(reference: Callable[..., Any]) -> list[Mutant]:
     source = source_of(reference)
     if source is None:
         raise ValueError(f"{reference!r} has no source to change")
-    tree = ast.parse(source)
-    original, found = ast.unparse(tree), {}
-    for node_index, node in enumerate(_inside(tree)):
-        for change_index in range(len(_ways(node))):
-            changed = copy.deepcopy(tree)
-            _ways(_inside(changed)[node_index])[change_index]()
-            code = ast.unparse(ast.fix_missing_locations(changed))
-            if code != original and code not in found:
-                description = f"line {_line(node)}: {_difference(original, code)}"
-                found[code] = Mutant(description, _compiled(changed, reference))
+    tree, twins = ast.parse(source), {}
+    counted = _CountTurns().visit(copy.deepcopy(tree, twins))  # its loops count; a change is made in both trees
+    original, found, scope = ast.unparse(tree), {}, _scope(reference)
+    for node in _inside(tree):
+        twin = twins[id(node)]
+        for (field, value), (_, same) in zip(_ways(node), _ways(twin), strict=True):
+            with _changed(node, field, value), _changed(twin, field, same):
+                code = ast.unparse(tree)
+                if code != original and code not in found:
+                    description = f"line {_line(node)}: {_difference(original, code)}"
+                    found[code] = Mutant(description, _compiled(code, counted, reference, scope))
     return list(found.values())
+
+
+@contextmanager
+def _changed(node: ast.AST, field: str, value: Any) -> Iterator[None]:
+    before = getattr(node, field)
+    setattr(node, field, value)
+    try:
+        yield
+    finally:
+        setattr(node, field, before)
 
 
 def _line(node: ast.AST) -> int:
@@ -105,32 +117,28 @@ def _inside(tree: ast.Module) -> list[ast.AST]:
     return sorted(nodes, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
 
 
-def _ways(node: ast.AST) -> list[Callable[[], None]]:
-    """The changes that a node allows, each a function that makes it in place."""
-
-    def put(field: str, value: Any) -> Callable[[], None]:
-        return lambda: setattr(node, field, value)
-
+def _ways(node: ast.AST) -> list[tuple[str, Any]]:
+    """The changes that a node allows: another value in one of its fields."""
     if isinstance(node, ast.Compare):
         swap = [COMPARISONS[type(op)]() for op in node.ops]
-        return [put("ops", [*node.ops[:i], new, *node.ops[i + 1 :]]) for i, new in enumerate(swap)]
+        return [("ops", [*node.ops[:i], new, *node.ops[i + 1 :]]) for i, new in enumerate(swap)]
     if isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in ARITHMETIC:
-        return [put("op", ARITHMETIC[type(node.op)]())]
+        return [("op", ARITHMETIC[type(node.op)]())]
     if isinstance(node, ast.BoolOp):
-        return [put("op", ast.Or() if isinstance(node.op, ast.And) else ast.And())]
+        return [("op", ast.Or() if isinstance(node.op, ast.And) else ast.And())]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return [put("operand", ast.UnaryOp(ast.Not(), node.operand))]
+        return [("operand", ast.UnaryOp(ast.Not(), node.operand))]
     if isinstance(node, ast.Constant):
-        return [put("value", new) for new in _neighbours(node.value)]
+        return [("value", new) for new in _neighbours(node.value)]
     if isinstance(node, ast.Slice):
         bounds = [(name, getattr(node, name)) for name in ("lower", "upper")]
         one_more = [(name, ast.BinOp(bound, ast.Add(), ast.Constant(1))) for name, bound in bounds if bound is not None]
-        return [put(name, value) for name, value in one_more]
+        return [(name, value) for name, value in one_more]
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return [put("value", ast.Constant(None))]
+        return [("value", ast.Constant(None))]
     if isinstance(node, ast.Return) and isinstance(node.value, (ast.BinOp, ast.Call, ast.Compare, ast.BoolOp)):
         opposite = ast.Not() if isinstance(node.value, (ast.Compare, ast.BoolOp)) else ast.USub()
-        return [put("value", ast.UnaryOp(opposite, node.value))]
+        return [("value", ast.UnaryOp(opposite, node.value))]
     return []
 
 
@@ -140,25 +148,26 @@ def _neighbours(value: Any) -> list[Any]:
     return [value + 1, value - 1] if isinstance(value, (int, float)) else []
 
 
-def _compiled(tree: ast.Module, reference: Callable[..., Any]) -> Callable[..., Any]:
-    """The changed function, in a copy of the reference's globals, with a limit on the turns of its loops."""
+def _scope(reference: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in the reference stand for."""
     if hasattr(reference, "py_func"):
-        return _compiled_kernel(tree, reference)
-    counted = ast.fix_missing_locations(_CountTurns().visit(copy.deepcopy(tree)))
-    scope = {**getattr(reference, "__globals__", vars(inspect.getmodule(reference))), "_turn": _Turns()}
-    if inspect.isfunction(reference):
-        scope.update(inspect.getclosurevars(reference).nonlocals)
-    exec(compile(counted, f"<mutant of {reference.__name__}>", "exec"), scope)  # our own source, one operator changed
-    return scope[counted.body[0].name]
+        return dict(reference.py_func.__globals__)
+    scope = dict(getattr(reference, "__globals__", vars(inspect.getmodule(reference))))
+    return scope | inspect.getclosurevars(reference).nonlocals if inspect.isfunction(reference) else scope
 
 
-def _compiled_kernel(tree: ast.Module, reference: Callable[..., Any]) -> Callable[..., Any]:
-    """A GPU kernel is compiled from its text, which goes along; the simulator has a limit of its own."""
-    text, scope = ast.unparse(tree), dict(reference.py_func.__globals__)
-    exec(compile(text, f"<mutant of {reference.__name__}>", "exec"), scope)
-    kernel = scope[tree.body[0].name]
-    receive({kernel.py_func.__code__: (text.splitlines(keepends=True), 1)})
-    return kernel
+def _compiled(code: str, counted: ast.Module, reference: Callable[..., Any], scope: dict[str, Any]) -> Any:
+    """The changed function in a copy of `scope`, with a limit on the turns of its loops.
+
+    A GPU kernel is compiled from its text, which goes along; the simulator has a limit of its own.
+    """
+    own, is_kernel = {**scope, "_turn": _Turns()}, hasattr(reference, "py_func")
+    changed = code if is_kernel else ast.fix_missing_locations(counted)
+    exec(compile(changed, f"<mutant of {reference.__name__}>", "exec"), own)  # our own source, one operator changed
+    function = own[counted.body[0].name]
+    if is_kernel:
+        receive({function.py_func.__code__: (code.splitlines(keepends=True), 1)})
+    return function
 
 
 class _CountTurns(ast.NodeTransformer):

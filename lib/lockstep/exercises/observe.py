@@ -13,10 +13,12 @@ import linecache
 import os
 import random
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from lockstep.comm import Traffic
 from lockstep.exercises.forbidden import run_watched, watch
 from lockstep.exercises.plain import plain
 from lockstep.trace import Trace
+from lockstep.world.generators import Generators
 from lockstep.world.run import DeadlockError, RankError, RunTimeout
 
 # How the world ends what a rank waits for: ", lab.py, line 4:  comm.barrier()", ", cell In[3], line 4:  ...".
@@ -164,7 +167,7 @@ class Simulate:
         from lockstep.world import simulate  # here, since plain exercises need no ranks
 
         program = _RankProgram(fn, self.drive, case.each)
-        with fresh_state(), capture() as printed:
+        with capture() as printed:  # each rank has generators, dtype and grad mode of its own
             try:
                 run = simulate(program, case.ranks, *case.args, timeout=self.timeout, **case.world, **case.kwargs)
             except BaseException as error:
@@ -211,26 +214,27 @@ def capture() -> Iterator[_FirstLines]:
         yield lines
 
 
+def printed_so_far() -> str:
+    """What `capture` has collected, for another thread while the function still runs."""
+    return sys.stdout.getvalue() if isinstance(sys.stdout, _FirstLines) else ""
+
+
 @contextlib.contextmanager
 def fresh_state() -> Iterator[None]:
     """Seeded generators, float32 and gradients on, as in a new process; what was set in a notebook is put back.
 
     Only the CPU's generator of torch is touched: `torch.manual_seed` would seed those of GPUs too.
     """
-    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-    states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
-    torch.set_default_dtype(torch.float32)
-    torch.set_grad_enabled(True)
-    for seed in (torch.default_generator.manual_seed, np.random.seed, random.seed):
-        seed(0)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(dtype)
-        torch.set_grad_enabled(grad)
-        put_back = torch.default_generator.set_state, np.random.set_state, random.setstate
-        for restore, state in zip(put_back, states, strict=True):
-            restore(state)
+    grad = torch.is_grad_enabled()
+    with Generators(0):  # which puts generators and dtype back
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+        for seed in (torch.default_generator.manual_seed, np.random.seed, random.seed):
+            seed(0)
+        try:
+            yield
+        finally:
+            torch.set_grad_enabled(grad)
 
 
 def failure(error: BaseException) -> Failure:
@@ -257,11 +261,13 @@ _HERE = Path(lockstep.__file__).parent
 _INSTALLED = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 
 
+@lru_cache(maxsize=4096)
 def is_ours(file: str) -> bool:
     """True for a file of this library, the labs' solutions included."""
     return bool(file) and Path(os.path.realpath(file)).is_relative_to(_HERE)
 
 
+@lru_cache(maxsize=4096)
 def is_students(file: str) -> bool:
     """True for code of a notebook or of the user's own files, and for the labs' own solutions."""
     if file.startswith(("<frozen", "<lockstep")) or file == "<string>":  # <lockstep ...>: what a kernel was compiled to

@@ -19,7 +19,7 @@ from typing import Any
 
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.forbidden import forbid
-from lockstep.exercises.observe import Failure, Observation, is_students
+from lockstep.exercises.observe import Failure, Observation, is_students, printed_so_far
 from lockstep.simt.kernel import simulated
 from lockstep.world.child import run_child
 from lockstep.world.run import RankError, RunTimeout
@@ -108,7 +108,8 @@ class _Watchdog(threading.Thread):
             return
         file, line = _running_line()
         with self.lock:
-            self.out.write(pickle.dumps(Observation(error=Failure("Timeout", f"{self.limit:g} s", file, line))))
+            error = Failure("Timeout", f"{self.limit:g} s", file, line)
+            self.out.write(pickle.dumps(Observation(error=error, printed=printed_so_far())))
             os._exit(1)
 
 

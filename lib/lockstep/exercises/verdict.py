@@ -20,7 +20,8 @@ class Verdict:
     status: "passed", "wrong", "crashed", "timed out", "forbidden", "not attempted" or "cannot run".
     asked: the task. case: the smallest failing case, and how many smaller ones pass. expected, got: short texts.
     seen: what is wrong, in a sentence. cause: the sentence of a known mistake, named by `mistake`.
-    printed: what the function printed on that case. next: what to do now. points: reached; `of`: to be had.
+    printed: the first lines of what it printed on that case, or, when all pass, on the first where it printed any.
+    next: what to do now. points: reached; `of`: to be had.
     """
 
     id: str

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import sys
+from functools import cache
 
 
 def core_here() -> int | None:
@@ -17,9 +18,14 @@ def core_here() -> int | None:
     if sys.platform != "linux":
         return None
     with contextlib.suppress(OSError, AttributeError):
-        core = ctypes.CDLL(None).sched_getcpu()
+        core = _libc().sched_getcpu()
         return core if core in os.sched_getaffinity(0) else None
     return None
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def stay_on(core: int | None) -> None:

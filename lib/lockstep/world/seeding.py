@@ -7,6 +7,7 @@ generators with `seed_cpu` at a rank's first turn, and touches no accelerator.
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 from numbers import Integral
 
 import numpy as np
@@ -18,7 +19,12 @@ def _words(seed: int, rank: int) -> np.ndarray:
     for name, value in (("seed", seed), ("rank", rank)):
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
             raise ValueError(f"{name} must be an integer of at least 0, not {value!r}")
-    return np.random.SeedSequence((int(seed), int(rank))).generate_state(8)
+    return _drawn(int(seed), int(rank))
+
+
+@lru_cache(maxsize=1024)  # most runs begin with the same ones
+def _drawn(seed: int, rank: int) -> np.ndarray:
+    return np.random.SeedSequence((seed, rank)).generate_state(8)
 
 
 def torch_seed(seed: int, rank: int) -> int:

@@ -19,6 +19,9 @@ from lockstep.exercises.exercise import Case, Mistake, Symptom
 from lockstep.exercises.judge import Finding, Judge, judged
 from lockstep.exercises.observe import Call, Failure, Observation
 from lockstep.exercises.plain import kind, short
+from lockstep.exercises.remembered import remembered
+
+CALL = Call()
 
 AUTOGRAD = (
     "torch.autograd.grad",
@@ -88,7 +91,7 @@ def fails_like(judge: Judge, *slips: Callable[..., object]) -> Symptom:
     """A symptom: the smallest failing case finds the same wrong as with one of these functions."""
 
     def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
-        return any(_alike(case, seen, Call()(slip, case), expected) for slip in slips)
+        return any(_alike(case, seen, remembered(CALL, slip, case), expected) for slip in slips)
 
     def _alike(case: Case, seen: Observation, other: Observation, expected: Observation) -> bool:
         if seen.error is not None or other.error is not None:

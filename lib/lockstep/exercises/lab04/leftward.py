@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from lockstep.exercises.exercise import Mistake
-from lockstep.exercises.lab04 import all_gather, reduce_scatter
+from lockstep.exercises.lab04 import all_gather_mistakes, reduce_scatter_mistakes, reduce_scatter_wrong
 from lockstep.exercises.lab04.steps import behaves_like, deadlocked
 
 
@@ -172,33 +172,33 @@ _chunk, _join = mirrored_chunk, mirrored_join
 OF_REDUCE_SCATTER = (
     Mistake(
         "chunk index off by one",
-        _chunk(reduce_scatter.starts_with_its_own_chunk),
+        _chunk(reduce_scatter_wrong.starts_with_its_own_chunk),
         "The chunk you return is summed completely, but it is that of the rank before. A chunk that sets out at its own "
         "rank comes to rest one rank short of it; let each rank start with the chunk after its own.",
     ),
     Mistake(
         "returns a chunk that is not finished",
-        _chunk(reduce_scatter.returns_the_wrong_chunk),
+        _chunk(reduce_scatter_wrong.returns_the_wrong_chunk),
         "What you return is your own part of the chunk and nothing more: no other rank's numbers have been added to it. "
         "Your chunks end their journey at another rank: follow chunk 0 through a ring of three ranks, to the left.",
-        symptom=reduce_scatter.returns_its_own_part,
+        symptom=reduce_scatter_mistakes.returns_its_own_part,
     ),
     Mistake(
         "counts the chunks in the wrong direction",
-        _chunk(reduce_scatter.counts_the_chunks_up),
+        _chunk(reduce_scatter_wrong.counts_the_chunks_up),
         "The index of your chunk falls with the steps. What goes on to the left at a step is what came from the right at "
         "the step before, and that chunk's number is one higher.",
     ),
     Mistake(
         "sends the same chunk every time",
-        _chunk(reduce_scatter.sends_the_same_chunk),
+        _chunk(reduce_scatter_wrong.sends_the_same_chunk),
         "You send one and the same chunk to the left at every step. A partial sum has to go on: send what you added to at "
         "the step before.",
-        symptom=behaves_like("value", _chunk(reduce_scatter.sends_the_same_chunk_and_adds_to_others)),
+        symptom=behaves_like("value", _chunk(reduce_scatter_mistakes.sends_the_same_chunk_and_adds_to_others)),
     ),
     Mistake(
         "overwrites instead of adding",
-        _chunk(reduce_scatter.overwrites),
+        _chunk(reduce_scatter_wrong.overwrites),
         "What arrives from the right takes the place of your own numbers, so they are lost. Receive into a tensor of its "
         "own, then add it to your chunk.",
     ),
@@ -213,26 +213,26 @@ OF_REDUCE_SCATTER = (
 OF_ALL_GATHER = (
     Mistake(
         "sends its own chunk each time",
-        _join(all_gather.sends_its_own_chunk_into_every_place),
+        _join(all_gather_mistakes.sends_its_own_chunk_into_every_place),
         "At every step you send your own chunk, so your left neighbour gets it again and again, and the rank after it "
         "never. Pass on what came in at the step before.",
     ),
     Mistake(
         "chunk index off by one",
-        _join(all_gather.starts_off_by_one),
+        _join(all_gather_mistakes.starts_off_by_one),
         "At the first step you send a chunk to the left that you do not have yet. All that a rank has at the start is its "
         "own chunk, with its own number.",
     ),
     Mistake(
         "counts the chunks in the wrong direction",
-        _join(all_gather.counts_up),
+        _join(all_gather_mistakes.counts_up),
         "Your chunk's number falls with the steps, but what came from the right is the chunk with the number one higher, "
         "and that is what goes on to the left.",
-        symptom=behaves_like("value", _join(all_gather.counts_both_up)),
+        symptom=behaves_like("value", _join(all_gather_mistakes.counts_both_up)),
     ),
     Mistake(
         "one step too few",
-        _join(all_gather.one_step_too_few),
+        _join(all_gather_mistakes.one_step_too_few),
         "One chunk is missing on every rank: that of its left neighbour, which has the longest way. It takes one step "
         "fewer than there are ranks.",
     ),

@@ -19,9 +19,11 @@ from lockstep.exercises.exercise import Case, Symptom, on_ranks
 from lockstep.exercises.judge import Finding, Judge
 from lockstep.exercises.observe import Observation, Simulate
 from lockstep.exercises.plain import short
+from lockstep.exercises.remembered import remembered
 from lockstep.exercises.symptoms import matches
 from lockstep.hardware import Link
 
+SIMULATE = Simulate()
 NETWORK = Link(10e-6, 1e9, "a uniform network, to count steps on")
 PATIENCE = 3.5  # times the reference's seconds: even ranks first, then odd ones, is still side by side
 
@@ -158,7 +160,7 @@ def behaves_like(what: str, *forms: Callable[..., Any]) -> Symptom:
     def symptom(case: Case, seen: Observation, expected: Observation) -> bool:
         if seen.error is not None or case.ranks == 1:
             return False
-        return any(alike(getattr(seen, what), getattr(Simulate()(form, case), what)) for form in forms)
+        return any(alike(getattr(seen, what), getattr(remembered(SIMULATE, form, case), what)) for form in forms)
 
     return symptom
 

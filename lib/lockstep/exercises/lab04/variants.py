@@ -12,8 +12,12 @@ from typing import Any
 from lockstep.exercises.exercise import Case, Mistake
 from lockstep.exercises.judge import Finding, Judge, same_value
 from lockstep.exercises.lab04 import leftward
-from lockstep.exercises.lab04.all_gather import into_one_tensor, passing_on_to_the_left, ring_all_gather
-from lockstep.exercises.lab04.reduce_scatter import ring_reduce_scatter, the_other_way_round, with_a_travelling_sum
+from lockstep.exercises.lab04.all_gather_right import into_one_tensor, passing_on_to_the_left, ring_all_gather
+from lockstep.exercises.lab04.reduce_scatter_right import (
+    ring_reduce_scatter,
+    the_other_way_round,
+    with_a_travelling_sum,
+)
 from lockstep.exercises.lab04.steps import one_neighbour
 from lockstep.exercises.observe import Observation
 from lockstep.exercises.variants import Narrowed, Variant

@@ -15,6 +15,7 @@ from typing import Any
 from lockstep.exercises.exercise import Case, Mistake
 from lockstep.exercises.judge import Judge, judged
 from lockstep.exercises.observe import Failure, Observation
+from lockstep.exercises.remembered import remembered
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class FailsAlike:
     function: Callable[..., Any]
 
     def __call__(self, case: Case, seen: Observation, expected: Observation) -> bool:
-        return self.beside(self.observe(self.function, case), case, seen, expected)
+        return self.beside(remembered(self.observe, self.function, case), case, seen, expected)
 
     def beside(self, other: Observation, case: Case, seen: Observation, expected: Observation) -> bool:
         """The same, for who has seen already what the mistake does on that case."""

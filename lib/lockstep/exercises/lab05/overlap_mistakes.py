@@ -1,238 +1,16 @@
-"""Exercise 05.4: what students write wrongly, what shows it, and what they are told.
+"""Exercise 05.4: what students get wrong, with the sentences that they get.
 
-Floor 4, room `exercises`; the exercise is in `overlapping.py`.
+Floor 4, room `exercises`; wrong solutions are in `overlap_wrong.py`.
 """
 
 from __future__ import annotations
 
-import torch
-
 from lockstep.exercises.compare import differs
 from lockstep.exercises.exercise import Case, Mistake
-from lockstep.exercises.lab05.bucketing import make_buckets
+from lockstep.exercises.lab05 import overlap_wrong as wrong
 from lockstep.exercises.lab05.overlap_judge import SYNC, reductions
-from lockstep.exercises.lab05.overlap_right import OverlappedDDP
 from lockstep.exercises.observe import Observation
 from lockstep.exercises.symptoms import raises
-
-
-class NoInitialBroadcast(OverlappedDDP):
-    def __init__(self, model, comm, bucket_bytes):
-        self.comm, self.sync, self.started = comm, True, []
-        parameters = list(model.parameters())
-        self.listen(parameters, make_buckets(parameters, bucket_bytes))
-
-    def listen(self, parameters, buckets):
-        for indices in buckets:
-            bucket, ready = [parameters[i] for i in indices], []
-            for parameter in bucket:
-                parameter.register_post_accumulate_grad_hook(lambda p, b=bucket, r=ready: self.count(p, b, r))
-
-
-class ForgetsBuffers(NoInitialBroadcast):
-    def __init__(self, model, comm, bucket_bytes):
-        for parameter in model.parameters():
-            comm.broadcast(parameter)
-        super().__init__(model, comm, bucket_bytes)
-
-
-class Right(NoInitialBroadcast):
-    """The reference in other words; the mistakes below change one of its methods."""
-
-    def __init__(self, model, comm, bucket_bytes):
-        for tensor in [*model.parameters(), *model.buffers()]:
-            comm.broadcast(tensor)
-        super().__init__(model, comm, bucket_bytes)
-
-
-class ReducesAfterBackward(Right):
-    def count(self, parameter, bucket, ready):
-        if self.sync:
-            ready.append(parameter)
-            if len(ready) == len(bucket):
-                ready.clear()
-                self.started.append(bucket)
-
-    def finish(self):
-        for bucket in self.started:
-            flat = torch.cat([p.grad.flatten() for p in bucket])
-            self.comm.all_reduce(flat, op="mean")
-            for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
-                parameter.grad.copy_(part.view_as(parameter))
-        self.started = []
-
-
-class WaitsInTheHook(Right):
-    def count(self, parameter, bucket, ready):
-        super().count(parameter, bucket, ready)
-        if self.started:
-            self.finish()
-
-
-class NeverWaits(Right):
-    def finish(self):
-        for bucket, flat, _ in self.started:
-            for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
-                parameter.grad.copy_(part.view_as(parameter))
-        self.started = []
-
-
-class SumForMean(Right):
-    def count(self, parameter, bucket, ready):
-        if self.sync:
-            ready.append(parameter)
-            if len(ready) == len(bucket):
-                ready.clear()
-                flat = torch.cat([p.grad.flatten() for p in bucket])
-                self.started.append((bucket, flat, self.comm.all_reduce(flat, async_op=True)))
-
-
-class LeavesResultsInTheBucket(Right):
-    def finish(self):
-        for _, _, handle in self.started:
-            handle.wait()
-        self.started = []
-
-
-class ReducesWhileAccumulating(Right):
-    def count(self, parameter, bucket, ready):
-        sync, self.sync = self.sync, True
-        super().count(parameter, bucket, ready)
-        self.sync = sync
-
-
-class CountsWhileAccumulating(Right):
-    def count(self, parameter, bucket, ready):
-        ready.append(parameter)
-        if self.sync and len(ready) >= len(bucket):
-            ready.clear()
-            flat = torch.cat([p.grad.flatten() for p in bucket])
-            self.started.append((bucket, flat, self.comm.all_reduce(flat, op="mean", async_op=True)))
-
-
-class WaitsForFrozenOnes(Right):
-    def listen(self, parameters, buckets):
-        frozen = [i for i, p in enumerate(parameters) if not p.requires_grad]
-        for indices in buckets[:-1] + [buckets[-1] + frozen]:
-            bucket, ready = [parameters[i] for i in indices], []
-            for parameter in bucket:
-                if parameter.requires_grad:
-                    parameter.register_post_accumulate_grad_hook(lambda p, b=bucket, r=ready: self.count(p, b, r))
-
-
-class CountsTiedOnesTwice(NoInitialBroadcast):
-    def __init__(self, model, comm, bucket_bytes):
-        self.comm, self.sync, self.started = comm, True, []
-        parameters = [p for _, p in model.named_parameters(remove_duplicate=False)]
-        for tensor in [*parameters, *model.buffers()]:
-            comm.broadcast(tensor)
-        self.listen(parameters, make_buckets(parameters, bucket_bytes))
-
-
-class CountsOnWhileAccumulating(Right):
-    """Begins anew only in `finish`, and counts in between."""
-
-    def count(self, parameter, bucket, ready):
-        ready.append(parameter)
-        if self.sync and len(ready) == len(bucket):
-            flat = torch.cat([p.grad.flatten() for p in bucket])
-            self.started.append((bucket, flat, self.comm.all_reduce(flat, op="mean", async_op=True)))
-            self.full = [*getattr(self, "full", []), ready]
-
-    def finish(self):
-        super().finish()
-        while self.full:
-            self.full.pop().clear()
-
-
-class DropsWhatItAccumulated(Right):
-    def count(self, parameter, bucket, ready):
-        if not self.sync:
-            parameter.grad = None
-        super().count(parameter, bucket, ready)
-
-
-class HasNoSyncAtFirst(NoInitialBroadcast):
-    def __init__(self, model, comm, bucket_bytes):
-        self.comm, self.started = comm, []
-        for tensor in [*model.parameters(), *model.buffers()]:
-            comm.broadcast(tensor)
-        parameters = list(model.parameters())
-        self.listen(parameters, make_buckets(parameters, bucket_bytes))
-
-
-class AveragesTheStart(NoInitialBroadcast):
-    def __init__(self, model, comm, bucket_bytes):
-        for tensor in model.state_dict().values():
-            comm.all_reduce(tensor, op="mean")
-        super().__init__(model, comm, bucket_bytes)
-
-
-class ReversesBeforeBuckets(NoInitialBroadcast):
-    def __init__(self, model, comm, bucket_bytes):
-        for tensor in model.state_dict().values():
-            comm.broadcast(tensor)
-        self.comm, self.sync, self.started = comm, True, []
-        parameters = list(model.parameters())[::-1]
-        self.listen(parameters, make_buckets(parameters, bucket_bytes))
-
-
-class NeverForgetsAHandle(Right):
-    def finish(self):
-        every = list(self.started)
-        super().finish()
-        self.started = every
-
-
-class StopsAfterOneStep(Right):
-    def count(self, parameter, bucket, ready):
-        if self.sync:
-            ready.append(parameter)
-            if len(ready) == len(bucket):
-                flat = torch.cat([p.grad.flatten() for p in bucket])
-                self.started.append((bucket, flat, self.comm.all_reduce(flat, op="mean", async_op=True)))
-
-
-class SendsEachAlone(Right):
-    def listen(self, parameters, buckets):
-        super().listen(parameters, [[i] for bucket in buckets for i in bucket])
-
-
-class SendsAtTheFirst(Right):
-    def count(self, parameter, bucket, ready):
-        if self.sync:
-            ready.append(parameter)
-            if len(ready) == 1:
-                grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
-                flat = torch.cat([grad.flatten() for grad in grads])
-                self.started.append((bucket, flat, self.comm.all_reduce(flat, op="mean", async_op=True)))
-            if len(ready) == len(bucket):
-                ready.clear()
-
-
-class BindsLate(Right):
-    def listen(self, parameters, buckets):
-        self.buckets, self.ready = buckets, [set() for _ in buckets]
-        for i, parameter in enumerate(parameters):
-            if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(lambda p: self.arrived(i, parameters))  # noqa: B023
-
-    def arrived(self, i, parameters):
-        k = next(k for k, bucket in enumerate(self.buckets) if i in bucket)
-        self.ready[k].add(i)
-        if self.sync and self.ready[k] == set(self.buckets[k]):
-            self.ready[k].clear()
-            bucket = [parameters[j] for j in self.buckets[k]]
-            flat = torch.cat([p.grad.flatten() for p in bucket])
-            self.started.append((bucket, flat, self.comm.all_reduce(flat, op="mean", async_op=True)))
-
-
-class ListensTooEarly(Right):
-    def listen(self, parameters, buckets):
-        for indices in buckets:
-            bucket, ready = [parameters[i] for i in indices], []
-            for parameter in bucket:
-                parameter.register_hook(lambda g, p=parameter, b=bucket, r=ready: self.count(p, b, r))
 
 
 def never_full(case: Case, seen: Observation, expected: Observation) -> bool:
@@ -271,114 +49,114 @@ def changes_rank_0(case: Case, seen: Observation, expected: Observation) -> bool
 MISTAKES = (
     Mistake(
         "no initial broadcast",
-        NoInitialBroadcast,
+        wrong.NoInitialBroadcast,
         "The ranks begin with different parameters. Equal gradients then keep them apart for ever: every rank "
         "trains a network of its own. Broadcast rank 0's parameters and buffers in the constructor.",
     ),
     Mistake(
         "averages the start",
-        AveragesTheStart,
+        wrong.AveragesTheStart,
         "Rank 0's own parameters have changed: you average the ranks' parameters. A mean of random networks is a "
         "worse start than any of them; all take those of rank 0.",
         symptom=changes_rank_0,
     ),
     Mistake(
         "forgets the buffers",
-        ForgetsBuffers,
+        wrong.ForgetsBuffers,
         "The parameters agree, the buffers do not. A buffer is not trained, but the forward pass uses it, as batch "
         "norm does its running mean. Broadcast `model.buffers()` too.",
     ),
     Mistake(
         "has no `sync` at first",
-        HasNoSyncAtFirst,
+        wrong.HasNoSyncAtFirst,
         "The attribute `sync` has to exist and be True at first: set it in `__init__`. Only then can somebody set "
         "it to False.",
         symptom=raises("AttributeError", "no attribute 'sync'"),
     ),
     Mistake(
         "reduces after backward",
-        ReducesAfterBackward,
+        wrong.ReducesAfterBackward,
         "Every reduction begins when backward has ended: nothing is hidden behind anything. Start it in the hook "
         "of the bucket's last gradient, and only wait in `finish`.",
     ),
     Mistake(
         "waits in the hook",
-        WaitsInTheHook,
+        wrong.WaitsInTheHook,
         "You wait for the result inside the hook. Autograd runs hooks in the middle of backward, so the next "
         "layer is not computed until they return. Pass `async_op=True`, keep the handle, wait in `finish`.",
     ),
     Mistake(
         "handle never waited",
-        NeverWaits,
+        wrong.NeverWaits,
         "You read the flat tensor without having waited for its handle. Until `wait()` has returned, it may hold "
         "anything; here it still holds this rank's own gradients.",
         symptom=leaves_handles,
     ),
     Mistake(
         "sum for mean",
-        SumForMean,
+        wrong.SumForMean,
         "These are sums over the ranks; the mean is asked for. Every step would be as many times too long as there "
         "are ranks.",
     ),
     Mistake(
         "leaves the results in the bucket",
-        LeavesResultsInTheBucket,
+        wrong.LeavesResultsInTheBucket,
         "The means are in the flat tensors, and `.grad` still holds this rank's own gradients. `torch.cat` made a "
         "copy: what comes back has to be copied home.",
     ),
     Mistake(
         "reduces during accumulation",
-        ReducesWhileAccumulating,
+        wrong.ReducesWhileAccumulating,
         "While `sync` is False nothing may be sent: the gradient is not complete before the last of the backward "
         "passes. Ask `self.sync` at the top of the hook.",
         symptom=sends_while_accumulating,
     ),
     Mistake(
         "counts during accumulation",
-        CountsWhileAccumulating,
+        wrong.CountsWhileAccumulating,
         "A pass without sync has already been counted, so in the next one a bucket counts as full before its "
         "gradients are there. Without sync the hook has to leave the counts alone.",
     ),
     Mistake(
         "counts on while accumulating",
-        CountsOnWhileAccumulating,
+        wrong.CountsOnWhileAccumulating,
         "Two steps are right, but after a pass without `sync` nothing is sent: the bucket has counted that pass's "
         "gradients too, and goes beyond its number. Do not count while `sync` is False.",
     ),
     Mistake(
         "drops what it accumulated",
-        DropsWhatItAccumulated,
+        wrong.DropsWhatItAccumulated,
         "What a pass without `sync` computed is lost. Its gradients have to stay in `.grad`, where autograd adds "
         "those of the next pass to them: without `sync` the hook does nothing at all.",
     ),
     Mistake(
         "never forgets a handle",
-        NeverForgetsAHandle,
+        wrong.NeverForgetsAHandle,
         "Your list of handles is never emptied. Every `finish` copies home all results since the start, and the "
         "list keeps the memory of all of them. Empty it at the end of `finish`.",
     ),
     Mistake(
         "tied weight reduced twice",
-        CountsTiedOnesTwice,
+        wrong.CountsTiedOnesTwice,
         "A weight that two layers share is one parameter with one gradient. Yours is in the buckets twice, so it "
         "travels twice. `model.parameters()` gives it once.",
     ),
     Mistake(
         "frozen parameter waits for ever",
-        WaitsForFrozenOnes,
+        wrong.WaitsForFrozenOnes,
         "A bucket waits for more gradients than it can get, so it is never sent: a frozen parameter has no "
         "gradient and its hook never runs. Count the trained ones only.",
         symptom=never_full_with_a_frozen_one,
     ),
     Mistake(
         "counts only the first step",
-        StopsAfterOneStep,
+        wrong.StopsAfterOneStep,
         "The first step is right and the next one is not reduced: the counts of a bucket have to begin anew once "
         "it has been sent.",
     ),
     Mistake(
         "lambda in a loop binds late",
-        BindsLate,
+        wrong.BindsLate,
         "A bucket is never full: fewer gradients are counted than there are. Is the hook a lambda in a loop over "
         "`i`? It looks `i` up when it runs, so every hook sees the last `i`. Bind it when the hook is made: "
         "`lambda p, i=i: ...`.",
@@ -386,7 +164,7 @@ MISTAKES = (
     ),
     Mistake(
         "listens too early",
-        ListensTooEarly,
+        wrong.ListensTooEarly,
         "A gradient is None when a bucket is sent. There are two ways to get there: a hook of `register_hook` runs "
         "before the gradient is in `.grad` (one of `register_post_accumulate_grad_hook` runs after it); and a "
         "lambda in a loop, unless it binds them (`lambda p, b=bucket: ...`), sees the last values of the loop's "
@@ -395,19 +173,19 @@ MISTAKES = (
     ),
     Mistake(
         "sends every parameter alone",
-        SendsEachAlone,
+        wrong.SendsEachAlone,
         "Every gradient travels alone. The buckets are there so that small ones share a message: send when the "
         "last gradient of a bucket is ready, not at each one.",
     ),
     Mistake(
         "reverses before it makes buckets",
-        ReversesBeforeBuckets,
+        wrong.ReversesBeforeBuckets,
         "Your buckets hold other parameters than those of `make_buckets(list(model.parameters()), bucket_bytes)`. "
         "It goes from the last parameter to the first by itself: give it the parameters in their own order.",
     ),
     Mistake(
         "sends at the first gradient",
-        SendsAtTheFirst,
+        wrong.SendsAtTheFirst,
         "A bucket is sent when its first gradient is ready; the others in it are not there yet. Wait for the last.",
     ),
 )

@@ -20,125 +20,95 @@ def way(comm, layers, cuts):
     return comm.rank == 0, comm.rank == comm.size - 1, stage
 
 
+def ahead(
+    comm: Communicator,
+    stage: Callable[[Tensor], Tensor],
+    x: Tensor,
+    loss: Callable[[Tensor], Tensor],
+    begin: Callable[[Tensor], Tensor] = Tensor.requires_grad_,
+) -> Tensor:
+    """A right forward pass: y, which was sent on; on the last rank the loss, whose backward has run.
+
+    begin(x): what makes the tensor that arrived learn.
+    """
+    if comm.rank > 0:
+        comm.recv(x, comm.rank - 1)
+        begin(x)
+    y = stage(x)
+    if comm.rank == comm.size - 1:
+        y = loss(y)
+        y.backward()
+    else:
+        comm.send(y, comm.rank + 1)
+    return y
+
+
+def received(comm: Communicator, like: Tensor) -> Tensor:
+    """The gradient that comes from the next rank."""
+    gradient = torch.empty_like(like)
+    comm.recv(gradient, comm.rank + 1)
+    return gradient
+
+
 def run(
     comm: Communicator,
     stage: Callable[[Tensor], Tensor],
     x: Tensor,
     loss: Callable[[Tensor], Tensor],
-    into: Callable[[Tensor, Tensor], Tensor] = lambda x, y: torch.empty_like(y),
+    begin: Callable[[Tensor], Tensor] = Tensor.requires_grad_,
+    into: Callable[[Tensor, Tensor], Tensor] = lambda x, y: y,
     take: Callable[[Tensor], Tensor] = lambda gradient: gradient,
     back: Callable[[Tensor], Tensor] = lambda x: x.grad,
     before: int = 1,
 ) -> Tensor | None:
     """A right pass of `stage`, but for what is put in its place.
 
-    into(x, y): what the gradient is received into. take(gradient): what y's backward begins with. back(x): what is sent
-    back, to the rank so many `before`, or to rank 0.
+    begin: as in `ahead`. into(x, y): what the gradient is received into a tensor like. take(gradient): what y's backward
+    begins with. back(x): what is sent back, to the rank so many `before`, or to rank 0.
     """
-    first, last = comm.rank == 0, comm.rank == comm.size - 1
-    if not first:
-        comm.recv(x, comm.rank - 1)
-        x.requires_grad_()
-    y = stage(x)
-    if last:
-        y = loss(y)
-        y.backward()
-    else:
-        comm.send(y, comm.rank + 1)
-        gradient = into(x, y)
-        comm.recv(gradient, comm.rank + 1)
-        y.backward(take(gradient))
-    if not first:
+    last = comm.rank == comm.size - 1
+    y = ahead(comm, stage, x, loss, begin)
+    if not last:
+        y.backward(take(received(comm, into(x, y))))
+    if comm.rank > 0:
         comm.send(back(x), max(comm.rank - before, 0))
     return y if last else None
 
 
 def forgets_that_the_input_learns(comm, layers, cuts, x, loss):
-    first, last, stage = way(comm, layers, cuts)
-    if not first:
-        comm.recv(x, comm.rank - 1)
-    y = stage(x)
-    if last:
-        y = loss(y)
-        y.backward()
-    else:
-        comm.send(y, comm.rank + 1)
-        gradient = torch.empty_like(y)
-        comm.recv(gradient, comm.rank + 1)
-        y.backward(gradient)
-    if not first:
-        comm.send(x.grad, comm.rank - 1)
-    return y if last else None
+    return run(comm, way(comm, layers, cuts)[2], x, loss, begin=lambda x: x)
 
 
 def detaches_the_activation(comm, layers, cuts, x, loss):
-    first, last, stage = way(comm, layers, cuts)
-    if not first:
-        comm.recv(x, comm.rank - 1)
-        x.requires_grad_()
-    y = stage(x)
-    if last:
-        y = loss(y)
-        y.backward()
-    else:
-        y = y.detach()
-        comm.send(y, comm.rank + 1)
-        gradient = torch.empty_like(y)
-        comm.recv(gradient, comm.rank + 1)
-        y.backward(gradient)
-    if not first:
-        comm.send(x.grad, comm.rank - 1)
-    return y if last else None
+    _, last, stage = way(comm, layers, cuts)
+    return run(comm, stage if last else lambda x: stage(x).detach(), x, loss)
 
 
 def never_sends_a_gradient_back(comm, layers, cuts, x, loss):
-    first, last, stage = way(comm, layers, cuts)
-    if not first:
-        comm.recv(x, comm.rank - 1)
-        x.requires_grad_()
-    y = stage(x)
-    if not last:
-        comm.send(y, comm.rank + 1)
-        return None
-    value = loss(y)
-    value.backward()
-    return value
+    _, last, stage = way(comm, layers, cuts)
+    y = ahead(comm, stage, x, loss)
+    return y if last else None
 
 
 def waits_for_a_gradient_that_nobody_sends(comm, layers, cuts, x, loss):
-    first, last, stage = way(comm, layers, cuts)
-    if not first:
-        comm.recv(x, comm.rank - 1)
-        x.requires_grad_()
-    y = stage(x)
+    _, last, stage = way(comm, layers, cuts)
+    y = ahead(comm, stage, x, loss)
     if last:
-        value = loss(y)
-        value.backward()
-        return value
-    comm.send(y, comm.rank + 1)
-    gradient = torch.empty_like(y)
-    comm.recv(gradient, comm.rank + 1)
-    y.backward(gradient)
+        return y
+    y.backward(received(comm, y))
 
 
 def passes_on_what_it_got(comm, layers, cuts, x, loss):
     first, last, stage = way(comm, layers, cuts)
-    if not first:
-        comm.recv(x, comm.rank - 1)
-        x.requires_grad_()
-    y = stage(x)
+    y = ahead(comm, stage, x, loss)
     if last:
-        value = loss(y)
-        value.backward()
         gradient = x.grad
     else:
-        comm.send(y, comm.rank + 1)
-        gradient = torch.empty_like(y)
-        comm.recv(gradient, comm.rank + 1)
+        gradient = received(comm, y)
         y.backward(gradient)
     if not first:
         comm.send(gradient, comm.rank - 1)
-    return value if last else None
+    return y if last else None
 
 
 def sends_before_backward(comm, layers, cuts, x, loss):
@@ -148,36 +118,31 @@ def sends_before_backward(comm, layers, cuts, x, loss):
         x.requires_grad_()
         x.grad = torch.zeros_like(x)
     y = stage(x)
+    gradient = None
     if last:
-        value = loss(y)
-        comm.send(x.grad, comm.rank - 1) if not first else None
-        value.backward()
-        return value
-    comm.send(y, comm.rank + 1)
-    gradient = torch.empty_like(y)
-    comm.recv(gradient, comm.rank + 1)
+        y = loss(y)
+    else:
+        comm.send(y, comm.rank + 1)
+        gradient = received(comm, y)
     if not first:
         comm.send(x.grad, comm.rank - 1)
     y.backward(gradient)
+    return y if last else None
 
 
 def receives_before_it_sends(comm, layers, cuts, x, loss):
     first, last, stage = way(comm, layers, cuts)
+    if last:
+        return run(comm, stage, x, loss)
     if not first:
         comm.recv(x, comm.rank - 1)
         x.requires_grad_()
     y = stage(x)
-    if last:
-        value = loss(y)
-        value.backward()
-    else:
-        gradient = torch.empty_like(y)
-        comm.recv(gradient, comm.rank + 1)
-        comm.send(y, comm.rank + 1)
-        y.backward(gradient)
+    gradient = received(comm, y)
+    comm.send(y, comm.rank + 1)
+    y.backward(gradient)
     if not first:
         comm.send(x.grad, comm.rank - 1)
-    return value if last else None
 
 
 def sends_the_activation_back(comm, layers, cuts, x, loss):
@@ -189,7 +154,7 @@ def begins_backward_with_ones(comm, layers, cuts, x, loss):
 
 
 def receives_into_a_tensor_like_x(comm, layers, cuts, x, loss):
-    return run(comm, way(comm, layers, cuts)[2], x, loss, into=lambda x, y: torch.empty_like(x))
+    return run(comm, way(comm, layers, cuts)[2], x, loss, into=lambda x, y: x)
 
 
 def divides_by_the_ranks(comm, layers, cuts, x, loss):
@@ -208,7 +173,7 @@ def begins_backward_with_nothing(comm, layers, cuts, x, loss):
         comm.recv(x, comm.rank - 1)
     y = stage(x.requires_grad_())
     comm.send(y, comm.rank + 1)
-    comm.recv(torch.empty_like(y), comm.rank + 1)
+    received(comm, y)
     y.backward()
 
 
@@ -224,7 +189,7 @@ def never_receives(comm, layers, cuts, x, loss):
     y = stage(x.requires_grad_())
     if not last:
         comm.send(y, comm.rank + 1)
-        comm.recv(torch.empty_like(y), comm.rank + 1)
+        received(comm, y)
         return None
     value = loss(y)
     value.backward()

@@ -13,6 +13,7 @@ from typing import Any
 from lockstep.exercises.exercise import Case, Mistake
 from lockstep.exercises.judge import Judge, judged
 from lockstep.exercises.observe import Observation
+from lockstep.exercises.remembered import remembered
 
 
 def unless_sooner(
@@ -33,7 +34,8 @@ def unless_sooner(
                 return False
             before = takewhile(lambda one: _start(one) != _start(case), cases)
             return all(
-                judged(judge, one, observe(mistake.function, one), observe(right, one)) is None for one in before
+                judged(judge, one, *(remembered(observe, fn, one) for fn in (mistake.function, right))) is None
+                for one in before
             )
 
         return replace(mistake, symptom=symptom)
