@@ -1,4 +1,4 @@
-"""Programs that want points without an answer, and two small exercises for them. Used by `test_cheats.py`.
+"""Programs that want points without an answer, and small exercises for them. Used by `test_cheats.py` and others.
 
 A text may use what `str.format`-like marks stand for: «answer» is a file with the answer that belongs to the grader,
 «port» a server on this machine that tells it, «target» a file that must not appear.
@@ -6,10 +6,12 @@ A text may use what `str.format`-like marks stand for: «answer» is a file with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 
+from lockstep.exercises import registry
 from lockstep.exercises.exercise import Case, Exercise, Mistake, on_ranks
 from lockstep.exercises.judge import all_of, same_traffic, same_value
 from lockstep.exercises.observe import Call, Simulate
@@ -58,6 +60,19 @@ TOTAL = Exercise(
     forbidden=("comm.all_reduce",), hints=("Send it.",),
     mistakes=(Mistake("keeps its own", lambda comm, x: x, "Nothing was sent."),),
 )  # fmt: skip
+
+
+@cache
+def brief(id, cases=2):
+    """An exercise of a lab with the first cases of each draw, and no known mistakes, which take seconds to try."""
+    exercise = registry.find(id)
+
+    def first(rng):
+        return list(exercise.cases(rng))[:cases]
+
+    first.__module__ = exercise.cases.__module__  # the course's own, so that `check` shows them
+    return replace(exercise, cases=first, mistakes=())
+
 
 TWICE = "def total(comm, x):\n    y = sum(comm.all_gather(x[None]))\n    comm.all_gather(x[None])\n    return y\n"
 

@@ -11,6 +11,16 @@ from lockstep.course.source import Source, read
 from lockstep.course.tree import Tree
 
 HOME = Path(__file__).resolve().parents[2]
+BOXED = ("test_cheats", "test_judging", "test_sandbox", "test_third_attack")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items):
+    """Keep what runs in a sandbox on one worker of pytest-xdist: each level then imports torch once."""
+    for item in items:
+        if item.path.name.startswith(BOXED) and item.path.is_relative_to(HOME / "tests/course"):
+            item.add_marker(pytest.mark.xdist_group("boxed"))
+
 
 SMALL_LAB = '''\
 # %% [markdown]

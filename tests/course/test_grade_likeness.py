@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lockstep.course.grade import public
 from lockstep.course.grade.likeness import GROUP, alike, fingerprints
 from lockstep.course.grade.look import likeness_csv, likeness_page
 from lockstep.course.grade.program import LabText
@@ -91,7 +92,7 @@ def test_texts_that_tell_nothing_have_no_fingerprints(text):
     assert fingerprints(text) == frozenset()
 
 
-def test_a_batch_is_compared_with_itself_and_the_course():
+def test_a_batch_is_compared_with_itself_and_the_course(tmp_path, monkeypatch):
     def ring(comm, x):
         return x
 
@@ -101,7 +102,14 @@ def test_a_batch_is_compared_with_itself_and_the_course():
 
     exercise = SimpleNamespace(id="04.4", lab="04", function="ring_all_reduce", reference=ring, also_right=())
     batch = [result("ann", RING), result("bob <b>", RENAMED), result("cleo", OWN), result("dan", SHORT)]
-    pairs, texts = likenesses(batch, [exercise], {"04": LabText("04", {"04.4": "ring_all_reduce"})})
+    labs = {"04": LabText("04", {"04.4": "ring_all_reduce"})}
+    pairs, texts = likenesses(batch, [exercise], labs, tmp_path / "cache")
+    with monkeypatch.context() as patch:  # the library's fingerprints are kept, and damage to them counts as none
+        patch.setattr(public, "fingerprints", lambda text: frozenset())
+        (kept,) = (tmp_path / "cache").iterdir()
+        assert public._library_prints(tmp_path / "cache") == {p: fingerprints(t) for p, t in library_texts()}
+        kept.write_text("{")
+        assert not any(public._library_prints(tmp_path / "cache").values())
     assert [(one.student, one.other) for one in pairs if not one.public] == [("ann", "bob <b>")]
     page = likeness_page(pairs, texts)
     assert (

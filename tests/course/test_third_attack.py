@@ -18,6 +18,7 @@ from attacks import (
     THREAD,
     ZERO2_AT_THE_END,
 )
+from cheats import brief
 from hand_ins import TOTAL, notebook, rules, zipped
 from rich.console import Console
 
@@ -49,8 +50,8 @@ def program(text):
     return Program(tuple(Statement(one.text, 1, one.line) for one in statements(text)[0]))
 
 
-def graded(text, id):
-    (outcome,) = grade_program(id[:2], program(text), "secret", exercises=[id], isolation="process")
+def graded(text, id, cases=2):
+    (outcome,) = grade_program(id[:2], program(text), "secret", exercises=[brief(id, cases)], isolation="process")
     return outcome
 
 
@@ -126,7 +127,7 @@ def test_a_kernel_is_the_same_when_it_is_made_again():
 def test_bytes_held_are_not_the_program_s_to_choose(before):
     # The library was put back after a program, but not torch, which it measures with; and `Unchanged.restore` itself,
     # and the builtins that it calls, could be replaced. 3 of 3 points for gradients that stay whole to the end.
-    outcome = graded(before + ZERO2_AT_THE_END, "09.4")
+    outcome = graded(before + ZERO2_AT_THE_END, "09.4", 99)
     assert outcome.verdict == "partial" and "several buckets whole" in outcome.sentence, outcome
 
 

@@ -47,7 +47,7 @@ def grade_batch(
     rules = rules_of(release, isolation=isolation)
     batch = _graded(request, release, rules)
     values = [one for lab in release.labs for one in release.values(lab.number)]
-    pairs, texts = likenesses(batch.results, values, rules.labs)
+    pairs, texts = likenesses(batch.results, values, rules.labs, request.cache)
     written = write_all(request.out, batch, _titles(release, rules, batch), pairs, texts)
     show_batch(batch)
     show_statistics(batch)
@@ -82,7 +82,7 @@ def regrade_batch(request: Request, release_file: Path, *, isolation: str = "aut
         console.print(f"Nothing was written to {request.out}/: --diff only looks. Leave it out to write.", markup=False)
         return batch.complete
     values = [one for lab in release.labs for one in release.values(lab.number)]
-    pairs, texts = likenesses(batch.results, values, rules.labs)
+    pairs, texts = likenesses(batch.results, values, rules.labs, request.cache)
     written = write_all(request.out, batch, _titles(release, rules, batch), pairs, texts)
     console.print(f"Written to {request.out}/.", markup=False)
     _show_lost(written, console)

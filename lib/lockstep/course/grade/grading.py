@@ -45,6 +45,11 @@ class Request:
     lower: bool = False
     keep: bool = True
 
+    @property
+    def cache(self) -> Path:
+        """The folder of what need not be worked out again."""
+        return self.out / ".cache"
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -78,7 +83,7 @@ def grade(request: Request, rules: Rules, progress: Callable[[int, int], None] =
         raise ValueError(f"nothing was handed in: {request.submissions} holds no folder, notebook or zip")
     students = [(one.student, one.lms_id) for one in handins]
     deadlines, times = _times(request, students, rules, said)  # before the work of an hour
-    graded = _judge(handins, rules, Cache(out / ".cache", request.fresh), request.jobs, progress)
+    graded = _judge(handins, rules, Cache(request.cache, request.fresh), request.jobs, progress)
     results, judged = [], {}
     for one in graded:
         key = (one.submission.student, one.submission.lab)

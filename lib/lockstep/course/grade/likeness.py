@@ -13,6 +13,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 from lockstep.course.grade.statements import CANNOT, parse
@@ -37,6 +38,7 @@ class Likeness:
     public: bool
 
 
+@lru_cache(maxsize=4096)
 def fingerprints(source: str) -> frozenset[int]:
     """The winnowed hashes of a function's structure; empty for what is no Python or too short to tell."""
     try:

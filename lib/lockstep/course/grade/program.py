@@ -10,14 +10,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from lockstep.course.grade.characters import unparsed
 from lockstep.course.grade.names import BUILTIN, Named, named
 from lockstep.course.grade.notebook import NotebookCell
-from lockstep.course.grade.statements import CANNOT, Parsed, parse, statements
+from lockstep.course.grade.statements import CANNOT, Lost, Parsed, parse, statements
 from lockstep.course.grade.submission import Program, Statement
 
 ASIDE = {"check", "experiment", "widget", "setup", "predict"}  # tags of cells of which only definitions count
+SHORT = 10_000  # characters of a cell that is worth remembering
 MOST_STATEMENTS = 4000  # of a notebook; the labs have a tenth of that
 TALKS = {"check", "predict", "reveal", "ask", "answer", "recall", "hint", "solution", "submit", "progress", "diagnose"}
 
@@ -90,23 +92,33 @@ def pieces_of(cells: Iterable[NotebookCell], functions: set[str]) -> tuple[list[
     for cell in cells:
         if cell.kind != "code":
             continue
-        found, lost = statements(cell.text)
-        for one in lost:
-            if not one.text.startswith("%%"):
+        read = _of_cell_once if len(cell.text) < SHORT else _of_cell
+        for one in read(cell.text, cell.number, tuple(cell.tags)):
+            if isinstance(one, Lost):
                 lose(one.text, cell.number, one.line, one.why)
-        for one in found:
-            if len(pieces) >= MOST_STATEMENTS:
+            elif len(pieces) >= MOST_STATEMENTS:
                 warnings.append(
                     f"Cell {cell.number} and what follows is left out: more than {MOST_STATEMENTS} statements."
                 )
                 return pieces, warnings, broken
-            try:
-                piece = named(one, cell.number, cell.tags)
-            except CANNOT as error:
-                lose(one.text.split("\n")[0], cell.number, one.line, getattr(error, "msg", None) or str(error))
-                continue
-            pieces.append(piece)
+            else:
+                pieces.append(one)
     return pieces, warnings, broken
+
+
+def _of_cell(text: str, number: int, tags: tuple[str, ...]) -> list[Named | Lost]:
+    """What a code cell may define, and what of it could not be read."""
+    found, lost = statements(text)
+    read: list[Named | Lost] = [one for one in lost if not one.text.startswith("%%")]
+    for one in found:
+        try:
+            read.append(named(one, number, tags))
+        except CANNOT as error:
+            read.append(Lost(one.text.split("\n")[0], one.line, getattr(error, "msg", None) or str(error)))
+    return read
+
+
+_of_cell_once = lru_cache(maxsize=1024)(_of_cell)  # most of a class's cells are as they were handed out
 
 
 def _from_text(source: str) -> list[Named]:
@@ -128,6 +140,7 @@ def _is_skeleton(piece: Named, name: str, lab: LabText) -> bool:
     return name in lab.skeletons and _spelled(lab.skeletons[name]) == unparsed(node)
 
 
+@lru_cache(maxsize=64)
 def _spelled(source: str) -> str:
     try:
         return unparsed(parse(source))
@@ -236,19 +249,18 @@ def _statement(piece: Named, used: Iterable[str]) -> Statement:
     if isinstance(node, (ast.Import, ast.ImportFrom)) and not piece.star:
         kept = [one for one in node.names if (one.asname or one.name.partition(".")[0]) in used]
         if len(kept) < len(node.names):
-            node.names = kept
-            text = ast.unparse(node)
+            text = ast.unparse(type(node)(**{**dict(ast.iter_fields(node)), "names": kept}))
     return Statement(text, piece.cell, piece.parsed.line)
 
 
 def source_of(program: Program, name: str) -> str:
     """The text of the statement that last gives `name` its value; "" when none does."""
-    found = [one.text for one in program.statements if name in _bound(one)]
-    return found[-1] if found else ""
+    return next((one.text for one in reversed(program.statements) if name in _bound(one.text)), "")
 
 
-def _bound(statement: Statement) -> frozenset[str]:
+@lru_cache(maxsize=4096)
+def _bound(text: str) -> frozenset[str]:
     try:
-        return named(Parsed(parse(statement.text).body[0], statement.text, statement.line)).binds
+        return named(Parsed(parse(text).body[0], text, 1)).binds
     except CANNOT:
         return frozenset()

@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ BOOT = (
     "zygote.serve(socket.socket(fileno=int(sys.argv[2])))"
 )
 START = 120.0  # seconds that a box may take to import torch
+KINDS = 8  # processes that fork, each with other names that refuse: those of a lab and of its exercises
 ENDING = 10.0  # seconds that it may take to end a student's process
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
@@ -74,6 +75,7 @@ class Box:
     def __init__(self, level: str) -> None:
         self.level, self.process, self._line = level, None, None
         self.landlock = 0
+        self._lines: dict[tuple[str, ...], Line] = {}  # to those who fork, by what refuses there
         self._folder = Path(tempfile.mkdtemp(prefix="lockstep-box-"))
         self._last_words = tempfile.TemporaryFile()
         self._taken: socket.socket | None = None
@@ -121,30 +123,47 @@ class Box:
         return [str(shutil.which("bwrap")), *options, "--", *python]
 
     @contextlib.contextmanager
-    def child(self, limits: Limits) -> Iterator[Child]:
-        """Fork a student's process; at the end of the block nothing of it is alive. Raises BoxLost."""
+    def child(self, limits: Limits, refused: Sequence[str] = ()) -> Iterator[Child]:
+        """Fork a student's process in which the names `refused` refuse, see `inside/refuse.py`. Raises BoxLost.
+
+        At the end of the block nothing of it is alive.
+        """
+        forking = self._forking(tuple(refused))
         ours, theirs = socket.socketpair()
         made = Child(Line(ours))
         asked = {**vars(limits), "user": self.user, "readable": list(levels.readable())}
         asked["processes"] += 0 if self.user or self.level == "bubblewrap" else _tasks_of_this_user()
-        try:
-            socket.send_fds(self._line.socket, [b"x"], [theirs.fileno()])
-            self._line.send(asked)
-            self._line.receive(time.monotonic() + ENDING)
-        except (Gone, Late, Garbled, OSError):
-            raise self._lost() from None
-        finally:
-            theirs.close()
+        self._ask(forking, theirs, asked)
         try:
             yield made
         finally:
             ours.close()
-            self._end(made)
+            self._end(made, forking)
 
-    def _end(self, made: Child) -> None:
+    def _forking(self, refused: tuple[str, ...]) -> Line:
+        """The line to the process that forks those in which `refused` refuse; the oldest of too many is let go."""
+        if refused not in self._lines:
+            if len(self._lines) == KINDS:
+                self._lines.pop(next(iter(self._lines))).socket.close()
+            ours, theirs = socket.socketpair()
+            self._lines[refused] = Line(ours)
+            self._ask(self._line, theirs, {"refuse": list(refused)})
+        return self._lines[refused]
+
+    def _ask(self, line: Line, theirs: socket.socket, asked: dict[str, Any]) -> None:
         try:
-            self._line.send({"end": True})
-            told = self._line.receive(time.monotonic() + ENDING)
+            socket.send_fds(line.socket, [b"x"], [theirs.fileno()])
+            line.send(asked)
+            line.receive(time.monotonic() + ENDING)
+        except (Gone, Late, Garbled, OSError):
+            raise self._lost() from None
+        finally:
+            theirs.close()
+
+    def _end(self, made: Child, forking: Line) -> None:
+        try:
+            forking.send({"end": True})
+            told = forking.receive(time.monotonic() + ENDING)
             made.status, made.killed, made.seconds = int(told["exit"]), bool(told["killed"]), float(told["seconds"])
         except (Gone, Late, Garbled, KeyError):
             self.close()
@@ -167,10 +186,13 @@ class Box:
         text = os.pread(self._last_words.fileno(), 65536, 0).decode(errors="replace").strip()
         return text.splitlines()[-1] if text else "it left no message"
 
+    def _hang_up(self) -> None:
+        for line in (*self._lines.values(), *([self._line] if self._line else [])):
+            line.socket.close()
+
     def close(self) -> None:
         """End the zygote, and every process that it has forked."""
-        if self._line is not None:
-            self._line.socket.close()
+        self._hang_up()
         if self.process is not None:
             try:
                 self.process.wait(5)
@@ -189,7 +211,9 @@ _lock = threading.RLock()
 def box(level: str) -> Box:
     """This process's box of that level; starts one if there is none, or if the last one has ended."""
     with _lock:
-        if level not in _boxes or not _boxes[level].is_open:
+        if level in _boxes and not _boxes[level].is_open:
+            _boxes.pop(level).close()
+        if level not in _boxes:
             _boxes[level] = Box(level)
         return _boxes[level]
 
@@ -206,7 +230,7 @@ def _forget() -> None:
     global _lock
     _lock = threading.RLock()
     for one in _boxes.values():
-        one._line.socket.close()
+        one._hang_up()
         if one._taken is not None:
             one._taken.close()
     _boxes.clear()

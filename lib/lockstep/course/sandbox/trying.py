@@ -71,13 +71,13 @@ def try_program(
     ended = False
     kernel = _kernel_of(box, exercise, program, refused, tried)
     limits = Limits(seconds=DEFINING + EACH * len(draws))
-    with box.child(limits) as child:
+    with box.child(limits, refused) as child:
         try:
             if kernel is None:
                 tried.problems.clear()
-                _define(child, exercise, program, refused, tried)
+                _define(child, exercise, program, tried)
             else:
-                _define(child, exercise, Program(), refused, Tried())
+                _define(child, exercise, Program(), Tried())
                 child.send(time.monotonic() + PATIENCE * DEFINING, kernels=kernel)
             for draw, cases in enumerate(draws):
                 if draw and enough(draw - 1, tried.seen[-1]):
@@ -111,9 +111,9 @@ def _kernel_of(
     """The program's kernel as plain data; None where none is asked for, and where it cannot be had."""
     if not isinstance(exercise.reference, Kernel):
         return None
-    with box.child(Limits(seconds=DEFINING)) as child:
+    with box.child(Limits(seconds=DEFINING), refused) as child:
         try:
-            _define(child, exercise, program, refused, tried)
+            _define(child, exercise, program, tried)
             deadline = time.monotonic() + PATIENCE * DEFINING
             child.send(deadline, kernel=True)
             said = listen(child, "kernel", deadline)["kernel"]
@@ -130,10 +130,10 @@ def _vouched(exercise: Exercise, kernel: list[Any] | None, seen: Observation) ->
     return replace(seen, error=Failure("Unsupported", "it cannot be launched apart from the notebook's other cells"))
 
 
-def _define(child: Child, exercise: Exercise, program: Program, refused: Sequence[str], tried: Tried) -> None:
+def _define(child: Child, exercise: Exercise, program: Program, tried: Tried) -> None:
     deadline = time.monotonic() + PATIENCE * DEFINING
     statements = [(one.text, one.cell, one.line) for one in program.statements]
-    child.send(deadline, define=statements, seconds=STATEMENT, refuse=list(refused))
+    child.send(deadline, define=statements, seconds=STATEMENT)
     child.send(deadline, observer=_observer(exercise), function=exercise.function)
     for problem in listen(child, "problems", deadline)["problems"]:
         if type(problem) is not list or list(map(type, problem)) != [int, int, str]:

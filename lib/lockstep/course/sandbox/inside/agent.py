@@ -1,7 +1,7 @@
 """A student's process: it defines the program, tries one case after the other, and says what it saw as plain data.
 
 Floor 4, room `course`. Read `ranks` for rank functions; plain ones run in the main thread. The grader's messages are
-    {"define": statements, "seconds": of one, "refuse": names}  -> {"problems": [...]}
+    {"define": statements, "seconds": of one}          -> {"problems": [...]}
     {"observer": pickle, "function": name}
     {"kernel": True}                                   -> {"kernel": the function as plain data, or None}
     {"kernels": plain data}                            the function again, from another process
@@ -26,8 +26,7 @@ from lockstep.comm.errors import PeerLost
 from lockstep.course.sandbox.inside.kernels import described, remade
 from lockstep.course.sandbox.inside.program import define
 from lockstep.course.sandbox.inside.ranks import Lane
-from lockstep.course.sandbox.inside.refuse import refuse
-from lockstep.course.sandbox.inside.unchanged import sealed
+from lockstep.course.sandbox.inside.unchanged import Unchanged
 from lockstep.course.sandbox.wire import Gone, Line
 from lockstep.exercises.forbidden import ForbiddenCall
 from lockstep.exercises.observe import Failure, Observation, capture, failure, fresh_state, is_students
@@ -54,14 +53,12 @@ class Agent:
         self.name = ""
         self._copies: Copies | None = None
 
-    def serve(self) -> None:
-        """Answer until the grader has gone."""
+    def serve(self, library: Unchanged) -> None:
+        """Answer until the grader has gone. library: as it is before the program, to be put back after it."""
         with contextlib.suppress(Gone):
             while True:
                 message = self.line.receive()
                 if "define" in message:
-                    refuse(message["refuse"])
-                    library = sealed()
                     problems = define(message["define"], self.namespace, message["seconds"])
                     library.restore()
                     self.say(problems=problems)
@@ -221,10 +218,10 @@ def as_plain(error: Failure) -> dict[str, Any]:
     return said | {"file": file, "quoted": quoted, "kernel": hasattr(error, "quoted")}
 
 
-def start(line: Line) -> None:
+def start(line: Line, library: Unchanged) -> None:
     """Serve the grader in this process until it has gone, and end the process without anybody's last words."""
     try:
-        Agent(line).serve()
+        Agent(line).serve(library)
     except BaseException as error:  # what the grader sent cannot be taken up here
         with contextlib.suppress(Gone):
             line.send({"broken": f"{type(error).__name__}: {error}"})

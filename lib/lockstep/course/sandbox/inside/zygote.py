@@ -1,9 +1,11 @@
 """A process that has imported torch, and forks one student's process at a time.
 
 Floor 4, room `course`. It holds no secret and runs no line of a student's code. The grader's messages are
+    {"refuse": names}, with another socket beside it       -> {"pid": of a process that serves there, as this one}
     {"fork": limits}, with the student's socket beside it  -> {"pid": number}
     {"end": True}                                          -> {"exit": status, "killed": bool, "seconds": computed}
-After the end nothing that the student's process started is alive, and its folder is gone.
+After the end nothing that the student's process started is alive, and its folder is gone. Of the first, one is forked
+for each set of names: there they refuse, and the library is noted as it is, once for all students and not once for each.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from typing import Any
 
 from lockstep.course.sandbox.inside import rules
 from lockstep.course.sandbox.inside.absent import Absent
+from lockstep.course.sandbox.inside.refuse import refuse
+from lockstep.course.sandbox.inside.unchanged import Unchanged, sealed
 from lockstep.course.sandbox.wire import Gone, Line
 
 PR_SET_CHILD_SUBREAPER, PR_SET_THP_DISABLE = 36, 41
@@ -41,21 +45,56 @@ LIBRARIES = (
 def serve(connection: socket.socket) -> None:
     """Import everything, say so, and fork until the grader has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    rules.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     line = Line(connection)
     _import_everything()
     line.send({"ready": True, "landlock": rules.landlock_version()})
+    _serve(line, None)
+
+
+def _serve(line: Line, library: Unchanged | None) -> None:
+    """Fork until the grader has gone; with the library as it is, students' processes."""
+    rules.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # of this process alone: forks do not have it
     try:
         while True:
-            packet, (theirs,), _, _ = socket.recv_fds(connection, 1, 1)
+            packet, (theirs,), _, _ = socket.recv_fds(line.socket, 1, 1)
             if not packet:
                 return
-            _one(line, theirs, line.receive())
+            asked = line.receive()
+            if library is None:
+                _another(line, theirs, asked["refuse"])
+            else:
+                _one(line, library, theirs, asked)
     except (Gone, ValueError, OSError):
         return
 
 
-def _one(line: Line, theirs: int, limits: dict[str, Any]) -> None:
+def _another(line: Line, theirs: int, names: list[str]) -> None:
+    """Fork one of this kind, in which `names` refuse."""
+    _reap()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            line.socket.close()
+            refuse(names)
+            library = sealed()
+            gc.freeze()
+            _serve(Line(socket.socket(fileno=theirs)), library)
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    line.send({"pid": pid})
+
+
+def _reap() -> None:
+    """Those of which the grader wants no more have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
+def _one(line: Line, library: Unchanged, theirs: int, limits: dict[str, Any]) -> None:
     """Fork a student's process, wait for the word to end it, and leave nothing of it."""
     place = tempfile.mkdtemp(prefix="box-")
     if limits["user"]:
@@ -64,7 +103,7 @@ def _one(line: Line, theirs: int, limits: dict[str, Any]) -> None:
     if pid == 0:
         try:
             line.socket.close()
-            _become_a_student(theirs, place, limits)
+            _become_a_student(library, theirs, place, limits)
         finally:
             os._exit(70)
     os.close(theirs)
@@ -77,7 +116,7 @@ def _one(line: Line, theirs: int, limits: dict[str, Any]) -> None:
     line.send({"exit": status, "killed": killed, "seconds": used})
 
 
-def _become_a_student(connection: int, place: str, limits: dict[str, Any]) -> None:
+def _become_a_student(library: Unchanged, connection: int, place: str, limits: dict[str, Any]) -> None:
     """In the child: a session, an empty folder, limits and rules; then serve the grader."""
     from lockstep.course.sandbox.inside import agent
 
@@ -98,7 +137,7 @@ def _become_a_student(connection: int, place: str, limits: dict[str, Any]) -> No
     rules.shut_in(limits["readable"], [place, os.devnull])
     rules.call_nobody()
     line = Line(socket.socket(fileno=connection))
-    agent.start(line)
+    agent.start(line, library)
 
 
 def _end(pid: int, user: int) -> tuple[int, bool, float]:
