@@ -1,6 +1,7 @@
 """The house keeps its order: floors, names, and one list of what is installed."""
 
 import ast
+import functools
 import importlib
 import importlib.util
 import pkgutil
@@ -41,11 +42,12 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Every module that a file imports, at its top or inside a function. Imports for types alone do not count."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        if isinstance(node, ast.If) and getattr(node.test, "id", getattr(node.test, "attr", "")) == "TYPE_CHECKING":
             node.body = []
     found: set[str] = set()
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]

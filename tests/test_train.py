@@ -44,6 +44,12 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.fixture
+def few_images(monkeypatch):
+    """Four steps instead of twenty, where each must be right and none has to learn."""
+    monkeypatch.setattr(trainer, "FAST_IMAGES", 128)
+
+
 class Toy(nn.Module):
     """All that goes wrong in data parallelism: tied, frozen, unused and rarely used parameters, and a buffer."""
 
@@ -168,15 +174,14 @@ def test_every_exact_strategy_equals_the_whole_batch_in_one_process(world):
 
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero3"])
-def test_sharded_training_goes_as_in_one_process(strategy):
+def test_sharded_training_goes_as_in_one_process(strategy, few_images):
     alone = train(fast=True, seed=4)
     for result in simulate(train, 2, strategy=strategy, fast=True, seed=4).values:
         assert result.losses == pytest.approx(alone.losses, rel=1e-4)
         assert result.accuracy == pytest.approx(alone.accuracy, abs=0.01)
 
 
-def test_compressed_gradients_are_fewer_bytes_and_replicas_stay_equal(monkeypatch):
-    monkeypatch.setattr(trainer, "FAST_IMAGES", 128)
+def test_compressed_gradients_are_fewer_bytes_and_replicas_stay_equal(few_images):
     dense, sparse = (
         simulate(train, 2, strategy=strategy, fast=True, seed=4)
         for strategy in ("ddp", compressed("topk:0.01", feedback=True))
@@ -260,16 +265,16 @@ def test_a_students_wrapper_trains_in_place_of_the_librarys():
         train(strategy=averaged_by(mean_of_gradients), fast=True)
 
 
-def test_naive_sends_one_all_reduce_for_each_gradient_and_one_for_the_report():
+def test_naive_sends_one_all_reduce_for_each_gradient_and_one_for_the_report(few_images):
     """LeNet has ten parameters, and the last 16 bytes count answers. A ring of two sends each byte once."""
     run = simulate(partial(train, strategy="naive", fast=True), 2)
     sent = [message.bytes for message in run.trace.messages if message.src == 0]
     start = 61706 * 4 + 8  # rank 0's parameters, and the seed of the order
-    assert sum(sent) == start + 20 * (61706 * 4 + 11 * 8) + 16
-    assert len(sent) == 2 + 20 * 11 * 2 + 2
+    assert sum(sent) == start + 4 * (61706 * 4 + 11 * 8) + 16
+    assert len(sent) == 2 + 4 * 11 * 2 + 2
 
 
-def test_a_run_of_train_is_the_same_in_one_process_and_on_ranks():
+def test_a_run_of_train_is_the_same_in_one_process_and_on_ranks(few_images):
     torch.set_default_dtype(torch.float64)
     try:
         alone = train(fast=True, seed=3)
@@ -281,7 +286,7 @@ def test_a_run_of_train_is_the_same_in_one_process_and_on_ranks():
         return train(comm, "ddp", fast=True)
 
     shared = simulate(in_double, 3, seed=3).values
-    assert len(alone.losses) == 20
+    assert len(alone.losses) == 4
     for result in shared:
         assert result.losses == pytest.approx(alone.losses, abs=1e-9)
         assert result.accuracy == alone.accuracy
@@ -298,7 +303,7 @@ def test_result_says_what_was_done_and_the_weights_can_be_loaded(capsys):
     net.load_state_dict(result.weights)
 
 
-def test_training_leaves_the_callers_random_numbers_alone():
+def test_training_leaves_the_callers_random_numbers_alone(few_images):
     torch.manual_seed(11)
     expected = torch.rand(3)
     torch.manual_seed(11)
@@ -380,19 +385,20 @@ def test_a_diverged_loss_stops_every_rank_with_a_sentence():
 
 UNDER_TORCHRUN = """
 import contextlib, shutil, sys
-from lockstep.train import command
+from lockstep.train import command, trainer
 
+trainer.FAST_IMAGES = 192  # six steps
 folder = sys.argv[1]
 with command._ranks_of_torchrun() as comm:  # opened once: starting the processes for each run takes seconds
     command._ranks_of_torchrun = lambda: contextlib.nullcontext(comm)
     for name, *more in (
         ["pipeline"],
-        ["ddp", "--checkpoint-dir", f"{folder}/at", "--checkpoint-every", "13"],
+        ["ddp", "--checkpoint-dir", f"{folder}/at", "--checkpoint-every", "4"],
         ["zero3", "--checkpoint-dir", f"{folder}/at", "--resume"],
         ["ddp", "--compress", "topk:0.1", "--feedback"],
     ):
-        if name == "zero3" and comm.rank == 0:  # as if ddp had been stopped after step 13
-            shutil.rmtree(f"{folder}/at/step-000000020")
+        if name == "zero3" and comm.rank == 0:  # as if ddp had been stopped after step 4
+            shutil.rmtree(f"{folder}/at/step-000000006")
         comm.barrier()
         file = f"{folder}/{name}{'_compressed' * ('--compress' in more)}.json"
         sys.argv[1:] = ["--strategy", name, *more, "--fast", "--seed", "4", "--json", file]
@@ -402,7 +408,7 @@ with command._ranks_of_torchrun() as comm:  # opened once: starting the processe
 
 
 @pytest.mark.timeout(300)
-def test_under_torchrun_on_two_nodes_ranks_equal_one_process(tmp_path, capsys):
+def test_under_torchrun_on_two_nodes_ranks_equal_one_process(tmp_path, capsys, monkeypatch):
     """Two agents as on two machines: they find each other, one trains, stops, another goes on, and both end."""
 
     def agent(script, port):  # in a fork of a process that has imported torch, which takes five seconds
@@ -421,6 +427,7 @@ def test_under_torchrun_on_two_nodes_ranks_equal_one_process(tmp_path, capsys):
         list(both.map(lambda _: run_child(agent, script, port, timeout=250), range(2)))
     output = capsys.readouterr().out
     assert output.count("held-out images right") == 4, output
+    monkeypatch.setattr(trainer, "FAST_IMAGES", 192)
     alone = train(fast=True, seed=4)
     for name in ("pipeline", "ddp", "zero3"):
         two = json.loads((tmp_path / f"{name}.json").read_text())
