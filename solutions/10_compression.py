@@ -46,6 +46,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from lockstep import data, viz
+from lockstep.comm.collectives import rabenseifner_all_reduce
 from lockstep.compress import (
     DGC,
     ErrorFeedback,
@@ -196,7 +197,7 @@ def cnn(seed=SEED):
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 5, stride=2), nn.ReLU(), nn.Flatten(),
-        nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 10),
+        nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
 
 
@@ -339,7 +340,9 @@ def top_k(comm, g, k):
 check("10.3", top_k)
 
 # %% [markdown]
-# A hundredth of the numbers, twice the bytes for each: a fiftieth of the traffic, one would think.
+# A hundredth of the numbers, twice the bytes for each: a fiftieth of the traffic, one would think. The cell after the
+# prediction counts. (Two rings of 128 ranks would pass 65,000 messages. It sends as many bytes in 4,000, by lab 04's
+# doubling.)
 #
 # Predict: 128 ranks average a gradient with top-k, k = 1 % of the numbers. How many times as many bytes does a rank send
 # as with a dense ring all-reduce?
@@ -353,27 +356,40 @@ my_top_k = mine("10.3")
 NUMBERS = 3_200
 
 
+def doubling_all_gather(comm, tensor):
+    """Swap all that is there with the rank at a distance of 1, 2, 4, ...: as many bytes as in a ring, in lg N messages."""
+    joined, distance = tensor, 1
+    while distance < comm.size:
+        other, theirs = comm.rank ^ distance, torch.empty_like(joined)
+        comm.exchange([(joined, other)], [(theirs, other)])
+        joined = torch.cat([joined, theirs] if comm.rank < other else [theirs, joined])
+        distance *= 2
+    return joined
+
+
 def bytes_of_both(comm):
+    ring = comm.all_gather
+    comm.all_gather = lambda *tensor, **more: ring(*tensor, **more) if more else doubling_all_gather(comm, *tensor)
     g = torch.randn(NUMBERS)
     before = comm.traffic.bytes_sent
     my_top_k(comm, g, NUMBERS // 100)
     between = comm.traffic.bytes_sent
-    comm.all_reduce(g)
+    rabenseifner_all_reduce(comm, g)
     return between - before, comm.traffic.bytes_sent - between
 
 
 factors = {}
-for ranks in (2, 8, 32) if FAST else (2, 8, 32, 128):
+for ranks in (2, 8, 32, 128):
     gathered, ring = simulate(bytes_of_both, ranks, timeout=60).values[0]
     factors[ranks] = gathered / ring
     print(
-        f"{ranks:4} ranks: top-k 1 % sends {gathered:9,} bytes a rank, a dense ring {ring:7,}: {factors[ranks]:.2f} times"
+        f"{ranks:4} ranks: top-k 1 % sends {gathered:7,} bytes a rank, dense {ring:7,}: {factors[ranks]:.2f} times as many"
     )
 print(f"N k / n on 128 ranks: {128 * 0.01:.2f}")
 print("for 90 % less traffic k/n must be at most", {n: f"{0.1 / n:.3%}" for n in (2, 8, 32, 128)})
 
 # %%
-reveal("10.p3", round(factors.get(128, 1.28), 2))
+reveal("10.p3", round(factors[128], 2))
 
 # %% [markdown]
 # *More*, not less. A ring adds up on the way, and what travels never grows: each rank sends 2(N-1)/N gradients,
@@ -571,7 +587,8 @@ for r in (1, 2, 4, 8):
 #
 # Send nothing but `phi @ g`, and return the mean gradient, which has at most `k` numbers that are not zero. Find it from
 # the mean measurements `y` by iterative hard thresholding: go down the slope of `|y - phi @ x|**2`, keep the `k` numbers
-# of largest magnitude, and again, until nothing changes. The rows of `phi` are orthonormal.
+# of largest magnitude, and again, until nothing changes. That takes some dozens of rounds here, not ten. The rows of
+# `phi` are orthonormal.
 
 
 # %% tags=["exercise", "10.6"]
@@ -701,7 +718,7 @@ my_pays_off = mine("10.7")
 def working_seconds(compressor, ranks):
     """Of compressing, and of putting together what `ranks` sent: processor time here, and the least on the GPU."""
     taken = []
-    for _ in range(3 if FAST else 9):
+    for _ in range(3 if FAST else 5):
         begun = time.thread_time()
         for g in GRADIENT.values():
             payload = compressor.compress(g)
@@ -774,8 +791,8 @@ EXCHANGES = {
     "1-bit, no feedback": OneBit,
     "top-k 1 %": lambda: Yours(top_k_average, my_feedback),
     "top-k 1 %, no feedback": lambda: Yours(top_k_average),
-    "random-k 10 %": lambda: ErrorFeedback(RandomK(0.1)),
-    "PowerSGD rank 1": lambda: ErrorFeedback(PowerSGD(1)),
+    "random-k 20 %": lambda: ErrorFeedback(RandomK(0.2)),
+    "PowerSGD rank 2": lambda: ErrorFeedback(PowerSGD(2)),
     "local SGD, 8 steps": None,
 }
 if FAST:
@@ -817,7 +834,7 @@ def some_ways(comm, steps):
     return {way: train(comm, way, count) for way, count in steps.items()}
 
 
-STEPS = 24 if FAST else 100
+STEPS = 16 if FAST else 100
 learned = launch(some_ways, RANKS, dict.fromkeys(EXCHANGES, STEPS), timeout=300).values
 losses = {way: [sum(pair) / RANKS for pair in zip(*(v[way][0] for v in learned), strict=True)] for way in EXCHANGES}
 working = {way: max(v[way][1][0] for v in learned) for way in EXCHANGES}
@@ -832,11 +849,11 @@ for way in EXCHANGES:
 #
 # A step lasts as long as the processor works, on computing and compressing, and as long as the link takes. The first you
 # have just measured. The second comes from the simulated world, where every message of these same functions meets a
-# link: a slow one, 0.1 Gbit/s, or a fast one, 10 Gbit/s. The next cell adds the two up and draws the loss against bytes, and
-# against seconds on either link. The target is a loss a little above the one that dense gradients end with.
+# link: a slow one, 20 Mbit/s, or a fast one, 10 Gbit/s. The next cell adds the two up and draws the loss against bytes, and
+# against seconds on either link. The target is a loss 1.3 times as high as the one that dense gradients end with.
 
 # %% tags=["experiment"]
-LINKS = {"0.1 Gbit/s": Link(50e-6, 0.1 * GIGABIT), "10 Gbit/s": TEN_GIGABIT}
+LINKS = {"20 Mbit/s": Link(50e-6, 0.02 * GIGABIT), "10 Gbit/s": TEN_GIGABIT}
 FEW = {way: 8 if make is None else 2 for way, make in EXCHANGES.items()}  # local SGD sends once in 8 steps
 moved = {name: simulate(some_ways, RANKS, FEW, cluster=way, timeout=60).values[0] for name, way in LINKS.items()}
 trainings = {
@@ -848,7 +865,7 @@ trainings = {
     for way in EXCHANGES
 }
 dense = trainings["dense"]
-TARGET = round(1.15 * dense.smooth[-1], 2)
+TARGET = round(1.3 * dense.smooth[-1], 2)
 YOURS = " and ".join(dict.fromkeys(whose(f"10.{i}") for i in (1, 3, 4, 8)))
 loss_against(trainings, TARGET, f"A CNN on {RANKS} ranks, {YOURS} functions; loss measured, links simulated")
 
@@ -884,10 +901,10 @@ print("never there:", ", ".join(way for way, run in trainings.items() if run.ste
 # slow link; the shortest of some steps. Where the cores are busy with other work they take longer than the sum.
 
 # %% tags=["experiment"]
-paced = launch(some_ways, RANKS, {"dense": 12, "top-k 1 %": 12}, pace=True, link=LINKS["0.1 Gbit/s"], timeout=60).values
+paced = launch(some_ways, RANKS, {"dense": 8, "top-k 1 %": 8}, pace=True, link=LINKS["20 Mbit/s"], timeout=60).values
 for way in paced[0]:
-    took, said = max(v[way][2] for v in paced), trainings[way].step_seconds["0.1 Gbit/s"]
-    print(f"{way:10} a step at 0.1 Gbit/s: {1e3 * took:5.1f} ms paced, {1e3 * said:5.1f} ms as the sum")
+    took, said = max(v[way][2] for v in paced), trainings[way].step_seconds["20 Mbit/s"]
+    print(f"{way:10} a step at 20 Mbit/s: {1e3 * took:5.1f} ms paced, {1e3 * said:5.1f} ms as the sum")
 
 # %% [markdown]
 # How it looks on other links and with more ranks, for ResNet-50, is what the figure at the top says: it is this table's
@@ -946,7 +963,7 @@ def torchs_own(model):
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as own
 
     ddp = nn.parallel.DistributedDataParallel(model)
-    ddp.register_comm_hook(own.PowerSGDState(None, 1, start_powerSGD_iter=2), own.powerSGD_hook)
+    ddp.register_comm_hook(own.PowerSGDState(None, 2, start_powerSGD_iter=2), own.powerSGD_hook)
     return ddp
 
 
@@ -957,16 +974,16 @@ def on_both(comm, steps):
             some_steps(comm, partial(by_torch, make), steps),
         )
         for way, make in EXCHANGES.items()
-        if make is not None
+        if way in ("dense", "int8", "1-bit", "top-k 1 %", "PowerSGD rank 2")
     }
     return found, some_steps(comm, torchs_own, steps)[0]
 
 
-found, own = launch(on_both, RANKS, 4 if FAST else 8, timeout=300).values[0]
+found, own = launch(on_both, RANKS, 3 if FAST else 6, timeout=300).values[0]
 print(f"{'':23} {'lockstep':>12} {'torch DDP':>12}   largest difference of a parameter")
 for way, ((ours, one), (theirs, other)) in found.items():
     print(f"{way:23} {ours:9.1f} ms {theirs:9.1f} ms   {(one - other).abs().max().item():.0e}")
-print(f"{'PyTorch PowerSGD rank 1':23} {'':12} {own:9.1f} ms")
+print(f"{'PyTorch PowerSGD rank 2':23} {'':12} {own:9.1f} ms")
 
 # %% [markdown]
 # Both come to the same parameters, up to the last digits; with int8 they differ by what rounding at random makes
