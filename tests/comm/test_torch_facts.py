@@ -53,7 +53,8 @@ def sum_that_does_not_fit(comm):
     comm.all_reduce(torch.full((2,), 100, dtype=torch.int8))
 
 
-def test_two_ranks_that_both_send_first_wait_for_ever_even_with_4_kilobytes():
+def test_two_ranks_that_both_send_first_wait_for_ever_even_with_4_kilobytes(monkeypatch):
+    monkeypatch.setattr("lockstep.world.supervise.IDLE_FOR", 0.5)
     with pytest.raises(RunError, match="deadlock"):
         launch(both_send_first, 2, timeout=30)
 

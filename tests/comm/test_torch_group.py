@@ -38,93 +38,90 @@ def oracle(op, x):
     return (OPS[op](wide, dim=0) if op != "product" else torch.prod(wide, 0)).to(x.dtype)
 
 
+def reductions(comm):
+    """What is not as it should be of every reduction, in every dtype and layout."""
+    p, wrong = comm.size, []
+    for dtype in DTYPES:
+        for op in OPS:
+            if not allowed(op, dtype):
+                continue
+            x = inputs(p, 3, 4, dtype=dtype)
+            expected = oracle(op, x)
+            rtol = 1e-2 if dtype in (torch.float16, torch.bfloat16) else 1e-6
+
+            def same(value, wanted, rtol=rtol):
+                return value.dtype is wanted.dtype and torch.allclose(value.to(wanted.dtype), wanted, rtol=rtol)
+
+            plain, turned = x[comm.rank].clone(), x[comm.rank].t().contiguous().t()
+            if not (comm.all_reduce(plain, op) is plain and same(plain, expected)):
+                wrong.append(("all_reduce", op, dtype, plain))
+            if not (comm.all_reduce(turned, op) is turned and same(turned, expected)):
+                wrong.append(("all_reduce of a view with gaps", op, dtype, turned))
+            for dst in range(p):
+                reduced = comm.reduce(x[comm.rank].clone(), dst, op)
+                if not same(reduced, expected if comm.rank == dst else x[comm.rank]):
+                    wrong.append(("reduce", dst, op, dtype, reduced))
+            chunk = comm.reduce_scatter(x[comm.rank], op)
+            if not same(chunk, expected.flatten().tensor_split(p)[comm.rank]):
+                wrong.append(("reduce_scatter", op, dtype, chunk))
+    for empty in (
+        comm.all_reduce(torch.empty(0)),
+        comm.reduce(torch.empty(0, 3)),
+        comm.reduce_scatter(torch.empty(0)),
+    ):
+        if empty.numel():
+            wrong.append(empty)
+    scalar, parameter = torch.tensor(2.0), torch.nn.Parameter(torch.ones(3))
+    comm.all_reduce(scalar)
+    comm.all_reduce(parameter)
+    if scalar.item() != 2 * p or not parameter.requires_grad or parameter.detach().tolist() != [p] * 3:
+        wrong.append((scalar, parameter))
+    return wrong
+
+
+def moves(comm):
+    """The same of everything that moves tensors and adds nothing."""
+    r, p, wrong = comm.rank, comm.size, []
+
+    def expect(what, value, wanted):
+        if value.dtype is not wanted.dtype or not torch.equal(value, wanted):
+            wrong.append((what, value, wanted))
+
+    for dtype in [*DTYPES, torch.uint16, torch.float8_e4m3fn]:
+        raw = dtype is torch.float8_e4m3fn
+
+        def view(t, raw=raw):  # torch does not compare fp8
+            return t.view(torch.uint8) if raw else t
+
+        x = inputs(p, 2, 3, dtype=torch.float32).to(dtype)
+        for src in range(p):
+            expect("broadcast", view(comm.broadcast(x[r].clone(), src)), view(x[src]))
+            expect("broadcast with gaps", view(comm.broadcast(x[r].clone().t(), src)), view(x[src].t()))
+        expect("all_gather", view(comm.all_gather(x[r])), view(x.flatten(0, 1)))
+        rows = list(range(p))
+        uneven = torch.ones(r, 2).to(dtype)
+        expect("uneven all_gather", view(comm.all_gather(uneven, rows)), view(torch.ones(sum(rows), 2).to(dtype)))
+        swap = inputs(p, 2 * p, 3, dtype=torch.float32).to(dtype)
+        got = comm.all_to_all(swap[r])
+        expect("all_to_all", view(got), view(swap.view(p, p, 2, 3)[:, r].flatten(0, 1)))
+        gathered = comm.gather(x[r].t(), p - 1)
+        if r == p - 1:
+            expect("gather", view(torch.stack(gathered)), view(x.transpose(1, 2).contiguous()))
+        shares = [x[i].t() for i in range(p)] if r == 0 else None
+        expect("scatter", view(comm.scatter(torch.empty(2, 3, dtype=dtype).t(), shares)), view(x[r].t().contiguous()))
+    expect("gather of scalars", comm.all_gather(torch.tensor(r)), torch.arange(p))
+    expect("gather of nothing", comm.all_gather(torch.empty(0, 2)), torch.empty(0, 2))
+    sizes = [[(i + j) % 3 for j in range(p)] for i in range(p)]
+    block = torch.cat([torch.full((sizes[r][j], 2), 10 * r + j) for j in range(p)])
+    got = comm.all_to_all(block, sizes[r], [sizes[i][r] for i in range(p)])
+    expect("uneven all_to_all", got, torch.cat([torch.full((sizes[i][r], 2), 10 * i + r) for i in range(p)]))
+    comm.barrier()
+    return wrong
+
+
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_reductions_of_every_dtype_and_layout(p):
-    def program(comm):
-        wrong = []
-        for dtype in DTYPES:
-            for op in OPS:
-                if not allowed(op, dtype):
-                    continue
-                x = inputs(p, 3, 4, dtype=dtype)
-                expected = oracle(op, x)
-                rtol = 1e-2 if dtype in (torch.float16, torch.bfloat16) else 1e-6
-
-                def same(value, wanted, rtol=rtol):
-                    return value.dtype is wanted.dtype and torch.allclose(value.to(wanted.dtype), wanted, rtol=rtol)
-
-                plain, turned = x[comm.rank].clone(), x[comm.rank].t().contiguous().t()
-                if not (comm.all_reduce(plain, op) is plain and same(plain, expected)):
-                    wrong.append(("all_reduce", op, dtype, plain))
-                if not (comm.all_reduce(turned, op) is turned and same(turned, expected)):
-                    wrong.append(("all_reduce of a view with gaps", op, dtype, turned))
-                for dst in range(p):
-                    reduced = comm.reduce(x[comm.rank].clone(), dst, op)
-                    if not same(reduced, expected if comm.rank == dst else x[comm.rank]):
-                        wrong.append(("reduce", dst, op, dtype, reduced))
-                chunk = comm.reduce_scatter(x[comm.rank], op)
-                if not same(chunk, expected.flatten().tensor_split(p)[comm.rank]):
-                    wrong.append(("reduce_scatter", op, dtype, chunk))
-        for empty in (
-            comm.all_reduce(torch.empty(0)),
-            comm.reduce(torch.empty(0, 3)),
-            comm.reduce_scatter(torch.empty(0)),
-        ):
-            if empty.numel():
-                wrong.append(empty)
-        scalar, parameter = torch.tensor(2.0), torch.nn.Parameter(torch.ones(3))
-        comm.all_reduce(scalar)
-        comm.all_reduce(parameter)
-        if scalar.item() != 2 * p or not parameter.requires_grad or parameter.detach().tolist() != [p] * 3:
-            wrong.append((scalar, parameter))
-        return wrong
-
-    assert launch(program, p).values == [[]] * p
-
-
-@pytest.mark.parametrize("p", [1, 2, 3])
-def test_moves_of_every_dtype_and_layout(p):
-    def program(comm):
-        r, wrong = comm.rank, []
-
-        def expect(what, value, wanted):
-            if value.dtype is not wanted.dtype or not torch.equal(value, wanted):
-                wrong.append((what, value, wanted))
-
-        for dtype in [*DTYPES, torch.uint16, torch.float8_e4m3fn]:
-            raw = dtype is torch.float8_e4m3fn
-
-            def view(t, raw=raw):  # torch does not compare fp8
-                return t.view(torch.uint8) if raw else t
-
-            x = inputs(p, 2, 3, dtype=torch.float32).to(dtype)
-            for src in range(p):
-                expect("broadcast", view(comm.broadcast(x[r].clone(), src)), view(x[src]))
-                expect("broadcast with gaps", view(comm.broadcast(x[r].clone().t(), src)), view(x[src].t()))
-            expect("all_gather", view(comm.all_gather(x[r])), view(x.flatten(0, 1)))
-            rows = list(range(p))
-            uneven = torch.ones(r, 2).to(dtype)
-            expect("uneven all_gather", view(comm.all_gather(uneven, rows)), view(torch.ones(sum(rows), 2).to(dtype)))
-            swap = inputs(p, 2 * p, 3, dtype=torch.float32).to(dtype)
-            got = comm.all_to_all(swap[r])
-            expect("all_to_all", view(got), view(swap.view(p, p, 2, 3)[:, r].flatten(0, 1)))
-            gathered = comm.gather(x[r].t(), p - 1)
-            if r == p - 1:
-                expect("gather", view(torch.stack(gathered)), view(x.transpose(1, 2).contiguous()))
-            shares = [x[i].t() for i in range(p)] if r == 0 else None
-            expect(
-                "scatter", view(comm.scatter(torch.empty(2, 3, dtype=dtype).t(), shares)), view(x[r].t().contiguous())
-            )
-        expect("gather of scalars", comm.all_gather(torch.tensor(r)), torch.arange(p))
-        expect("gather of nothing", comm.all_gather(torch.empty(0, 2)), torch.empty(0, 2))
-        sizes = [[(i + j) % 3 for j in range(p)] for i in range(p)]
-        block = torch.cat([torch.full((sizes[r][j], 2), 10 * r + j) for j in range(p)])
-        got = comm.all_to_all(block, sizes[r], [sizes[i][r] for i in range(p)])
-        expect("uneven all_to_all", got, torch.cat([torch.full((sizes[i][r], 2), 10 * i + r) for i in range(p)]))
-        comm.barrier()
-        return wrong
-
-    assert launch(program, p).values == [[]] * p
+def test_collectives_of_every_dtype_and_layout(p):
+    assert launch(lambda comm: (reductions(comm), moves(comm)), p).values == [([], [])] * p
 
 
 def test_messages():
