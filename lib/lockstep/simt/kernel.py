@@ -7,6 +7,7 @@ after batch. Arrays of the host are copied in, and back when the kernel has ende
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -69,6 +70,16 @@ class Kernel:
 def simulated(kernel: Kernel | Callable) -> Kernel:
     """The simulator's kernel for a kernel of Numba's, or for the plain function of one."""
     return kernel if isinstance(kernel, Kernel) else Kernel(getattr(kernel, "py_func", kernel))
+
+
+def kernel_of(function: Callable, is_device: bool = False) -> Kernel:
+    """The kernel of a function, the same one each time, so that many launches compile it once."""
+    return _kernel_of(function, is_device) if inspect.isfunction(function) else Kernel(function, is_device)
+
+
+@functools.lru_cache(maxsize=256)
+def _kernel_of(function: Callable, is_device: bool) -> Kernel:
+    return Kernel(function, is_device)
 
 
 @dataclass(frozen=True)

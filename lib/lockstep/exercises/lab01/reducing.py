@@ -13,7 +13,8 @@ import numpy as np
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import all_of
 from lockstep.exercises.lab01.launching import ATOMICS, IDLE, Launched, at_most, launch_case, same_output, unwritten
-from lockstep.exercises.lab01.reducing_mistakes import DIVERGENT, ISSUED, READS, REDUCING_MISTAKES, THREADS, WAYS
+from lockstep.exercises.lab01.reducing_mistakes import DIVERGENT, ISSUED, READS, REDUCING_MISTAKES, WAYS
+from lockstep.exercises.lab01.reducing_wrong import THREADS
 from lockstep.simt import cuda
 
 ROUNDS = 150  # of a `while`: a single thread that adds 128 numbers still comes to its end

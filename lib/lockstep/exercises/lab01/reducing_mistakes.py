@@ -1,6 +1,7 @@
-"""What goes wrong in 01.6, `reduce_sum`.
+"""What goes wrong in 01.6, `reduce_sum`, with the sentences that students get.
 
-Floor 4, room `exercises`, under `reducing`.
+Floor 4, room `exercises`, under `reducing`; the kernels are in `reducing_wrong` and
+`reducing_races`.
 """
 
 from __future__ import annotations
@@ -10,377 +11,14 @@ import re
 import numpy as np
 
 from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.lab01 import reducing_races as races
+from lockstep.exercises.lab01 import reducing_wrong as wrong
 from lockstep.exercises.lab01.launching import ATOMICS, IDLE, exceeds, leaves_like, outside, touched
 from lockstep.exercises.observe import Observation
 from lockstep.exercises.symptoms import matches, raises
-from lockstep.simt import cuda
 
-THREADS = 128
 DIVERGENT, WAYS = "divergent branches", "ways of the worst bank conflict"
 READS, ISSUED, BARRIERS = "reads of global memory a thread", "instructions issued", "barriers a block"
-
-
-@cuda.jit(device=True)
-def load(source, shared):
-    i = cuda.grid(1)
-    shared[cuda.threadIdx.x] = source[i] if i < source.size else 0
-
-
-@cuda.jit(device=True)
-def tree(shared, first, out):
-    """The tree from stride `first` down, and the sum of this block into `out`."""
-    thread = cuda.threadIdx.x
-    stride = first
-    while stride > 0:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def doubles_the_stride(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = 1
-    while stride < THREADS:
-        if thread % (2 * stride) == 0:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride *= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def strided_cells(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = 1
-    while stride < THREADS:
-        at = 2 * stride * thread
-        if at < THREADS:
-            shared[at] += shared[at + stride]
-        cuda.syncthreads()
-        stride *= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def no_barrier_in_the_loop(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def barrier_in_the_branch(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-            cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def leaves_before_the_barrier(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    if i >= source.size:
-        return
-    shared[thread] = source[i]
-    cuda.syncthreads()
-    tree(shared, THREADS // 2, out)
-
-
-@cuda.jit
-def no_guard(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    shared[thread] = source[cuda.grid(1)]
-    cuda.syncthreads()
-    tree(shared, THREADS // 2, out)
-
-
-@cuda.jit
-def leaves_cells_empty(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    i = cuda.grid(1)
-    if i < source.size:
-        shared[thread] = source[i]
-    cuda.syncthreads()
-    tree(shared, THREADS // 2, out)
-
-
-@cuda.jit
-def stops_one_level_early(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 1:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def all_threads_add(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if thread + stride < THREADS:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def one_thread_adds(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    if thread == 0:
-        total = 0
-        for k in range(THREADS):
-            total += shared[k]
-        out[cuda.blockIdx.x] = total
-
-
-@cuda.jit
-def atomics_on_one_cell(source, out):
-    shared = cuda.shared.array(1, np.int32)
-    i = cuda.grid(1)
-    if cuda.threadIdx.x == 0:
-        shared[0] = 0
-    cuda.syncthreads()
-    if i < source.size:
-        cuda.atomic.add(shared, 0, source[i])
-    cuda.syncthreads()
-    if cuda.threadIdx.x == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def every_thread_writes(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def no_barrier_after_loading(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    load(source, shared)
-    tree(shared, THREADS // 2, out)
-
-
-@cuda.jit
-def last_warp_without_waiting(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    if thread < 64:
-        shared[thread] += shared[thread + 64]
-    cuda.syncthreads()
-    if thread < 32:
-        stride = 32
-        while stride > 0:
-            shared[thread] += shared[thread + stride]
-            stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def neighbours_in_place(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    left = THREADS // 2
-    while left > 0:
-        if thread < left:
-            shared[thread] = shared[2 * thread] + shared[2 * thread + 1]
-        cuda.syncthreads()
-        left //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def barrier_in_the_loop_of_some(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while thread < stride:
-        shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def every_block_writes_the_first(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if cuda.threadIdx.x < stride:
-            shared[cuda.threadIdx.x] += shared[cuda.threadIdx.x + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if cuda.threadIdx.x == 0:
-        out[0] = shared[0]
-
-
-@cuda.jit
-def adds_to_what_was_there(source, out):
-    i = cuda.grid(1)
-    if i < source.size:
-        cuda.atomic.add(out, cuda.blockIdx.x, source[i])
-
-
-@cuda.jit
-def all_add_without_an_if(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-        stride //= 2
-    if thread == 0:
-        out[cuda.blockIdx.x] = shared[0]
-
-
-@cuda.jit
-def begins_at_the_whole_block(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    load(source, shared)
-    cuda.syncthreads()
-    tree(shared, THREADS, out)
-
-
-@cuda.jit
-def guards_by_the_output(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    i = cuda.grid(1)
-    shared[cuda.threadIdx.x] = source[i] if i < out.size else 0
-    cuda.syncthreads()
-    tree(shared, THREADS // 2, out)
-
-
-@cuda.jit
-def forgets_the_block(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    i = cuda.threadIdx.x
-    shared[i] = source[i] if i < source.size else 0
-    cuda.syncthreads()
-    tree(shared, THREADS // 2, out)
-
-
-@cuda.jit
-def strided_blocks(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    i = cuda.blockIdx.x + cuda.threadIdx.x * cuda.gridDim.x
-    shared[cuda.threadIdx.x] = source[i] if i < source.size else 0
-    cuda.syncthreads()
-    tree(shared, THREADS // 2, out)
-
-
-@cuda.jit
-def never_halves(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    thread = cuda.threadIdx.x
-    load(source, shared)
-    cuda.syncthreads()
-    stride = THREADS // 2
-    while stride > 0:
-        if thread < stride:
-            shared[thread] += shared[thread + stride]
-        cuda.syncthreads()
-
-
-@cuda.jit
-def every_thread_adds_all(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    load(source, shared)
-    cuda.syncthreads()
-    total = 0
-    for k in range(THREADS):
-        total += shared[k]
-    if cuda.threadIdx.x == 0:
-        out[cuda.blockIdx.x] = total
-
-
-@cuda.jit
-def every_thread_reads_all(source, out):
-    total = 0
-    for k in range(THREADS):
-        i = cuda.blockIdx.x * THREADS + k
-        if i < source.size:
-            total += source[i]
-    if cuda.threadIdx.x == 0:
-        out[cuda.blockIdx.x] = total
-
-
-@cuda.jit
-def waits_again_and_again(source, out):
-    shared = cuda.shared.array(THREADS, np.int32)
-    load(source, shared)
-    for _ in range(THREADS):
-        cuda.syncthreads()
-    tree(shared, THREADS // 2, out)
 
 
 def before_any_level(case: Case, seen: Observation, expected: Observation) -> bool:
@@ -436,28 +74,28 @@ def past_the_end(first: bool):
 REDUCING_MISTAKES = (
     Mistake(
         "stride doubling that diverges",
-        doubles_the_stride,
+        wrong.doubles_the_stride,
         "At the first level every second thread works, so all warps run with half of their lanes, then a quarter, and "
         "so on. Let the first threads work instead: halve the stride, from 64 down to 1.",
         symptom=exceeds(DIVERGENT, 2.0),
     ),
     Mistake(
         "cells that share a bank",
-        strided_cells,
+        wrong.strided_cells,
         "The first threads work, which is good, but their cells lie 2, 4, 8, ... words apart and fall into the same "
         "banks. Let thread t add cell t + stride, with the stride going down.",
         symptom=exceeds(WAYS, 1.0),
     ),
     Mistake(
         "no barrier after loading",
-        no_barrier_after_loading,
+        races.no_barrier_after_loading,
         "The first level adds what other threads have loaded, and nothing makes it wait for them. Between loading and the "
         "first level belongs a barrier, cuda.syncthreads().",
         symptom=before_any_level,
     ),
     Mistake(
         "last warp without waiting",
-        last_warp_without_waiting,
+        races.last_warp_without_waiting,
         "The lanes of one warp race as well: no promise says which of them reads or writes first. Where only one warp is "
         "left, cuda.syncwarp() between reading and writing orders its lanes and costs less than a barrier; the plain way is "
         "cuda.syncthreads() at every level.",
@@ -465,153 +103,153 @@ REDUCING_MISTAKES = (
     ),
     Mistake(
         "missing barrier",
-        no_barrier_in_the_loop,
+        races.no_barrier_in_the_loop,
         "A level begins before the one above it has ended: a thread adds a partial sum that another one is still "
         "writing. Every level needs a barrier, cuda.syncthreads().",
         symptom=matches("((before|after) the barrier at line \\d+|no barrier between them), and one writes"),
     ),
     Mistake(
         "leaves before the barrier",
-        leaves_before_the_barrier,
+        races.leaves_before_the_barrier,
         "Threads of the last block that have no number return, and the others wait for them at the barrier. Let them "
         "stay, and load a 0.",
         symptom=raises("BarrierError", "return"),
     ),
     Mistake(
         "barrier inside a loop of some",
-        barrier_in_the_loop_of_some,
+        races.barrier_in_the_loop_of_some,
         "The loop ends earlier for some threads, and the others wait for them at its barrier. All threads go through every "
         "level, `while stride > 0`; which of them add is asked inside, in an `if`, and the barrier stands after it.",
         symptom=in_a_loop,
     ),
     Mistake(
         "barrier inside a branch",
-        barrier_in_the_branch,
+        races.barrier_in_the_branch,
         "Only the threads that add reach the barrier, and they wait for the others. Move it out of the `if`: every "
         "thread of the block has to pass every barrier.",
         symptom=raises("BarrierError"),
     ),
     Mistake(
         "no guard",
-        no_guard,
+        wrong.no_guard,
         "The last block has fewer than 128 numbers, and its threads read past the end. Load a 0 where there is none.",
         symptom=outside("source"),
     ),
     Mistake(
         "begins at the whole block",
-        begins_at_the_whole_block,
+        wrong.begins_at_the_whole_block,
         "Your first stride is 128, and cell t + 128 does not exist. The first level adds the upper half of the cells to the "
         "lower one: stride 64.",
         symptom=past_the_end(first=True),
     ),
     Mistake(
         "adds without an if",
-        all_add_without_an_if,
+        wrong.all_add_without_an_if,
         "At each level all threads add, and the upper ones reach past the 128 cells. Only threads below `stride` add.",
         symptom=past_the_end(first=False),
     ),
     Mistake(
         "leaves cells empty",
-        leaves_cells_empty,
+        wrong.leaves_cells_empty,
         "The last block has fewer than 128 numbers, and the cells of its other threads stay empty; the tree adds them "
         "all the same. Put a 0 there.",
         symptom=raises("UninitializedRead"),
     ),
     Mistake(
         "stops one level early",
-        stops_one_level_early,
+        wrong.stops_one_level_early,
         "Two partial sums are left, and you write one of them: the last level has stride 1.",
     ),
     Mistake(
         "all threads add",
-        all_threads_add,
+        races.all_threads_add,
         "At each level threads beyond the first half add as well, and write cells that others read at the same time. "
         "Only threads below `stride` may add.",
         symptom=beyond_the_first_half,
     ),
     Mistake(
         "takes a cell that is being written",
-        neighbours_in_place,
+        races.neighbours_in_place,
         "A thread takes a cell into which another one writes at the same level. Thread t may write cell t alone, and what it "
         "adds to it has to lie beyond all cells that are written: t + stride, for threads below `stride` and no others.",
         symptom=matches("between (two passes|the barriers).*, and one writes"),
     ),
     Mistake(
         "never halves",
-        never_halves,
+        races.never_halves,
         "Your loop has no end: the stride has to become half of what it was in every round, `stride //= 2`, until it is 0.",
         symptom=raises("EndlessLoop"),
     ),
     Mistake(
         "guards by the output",
-        guards_by_the_output,
+        wrong.guards_by_the_output,
         "You compare with the size of `out`, which has one cell for a whole block. What may be read is `source`: "
         "source.size.",
-        symptom=leaves_like(guards_by_the_output),
+        symptom=leaves_like(wrong.guards_by_the_output),
     ),
     Mistake(
         "forgets the block",
-        forgets_the_block,
+        wrong.forgets_the_block,
         "Every block adds up the first 128 numbers. threadIdx counts within the block: its numbers begin at blockIdx.x * "
         "128, as cuda.grid(1) does.",
-        symptom=leaves_like(forgets_the_block),
+        symptom=leaves_like(wrong.forgets_the_block),
     ),
     Mistake(
         "numbers of all blocks mixed",
-        strided_blocks,
+        wrong.strided_blocks,
         "You deal the numbers out to the blocks in turns. Block b has 128 numbers that lie side by side, from 128 b on; then "
         "neighbouring lanes read neighbouring numbers, too.",
-        symptom=leaves_like(strided_blocks),
+        symptom=leaves_like(wrong.strided_blocks),
     ),
     Mistake(
         "adds to what was there",
-        adds_to_what_was_there,
+        wrong.adds_to_what_was_there,
         "You add to `out`, which nobody has set to 0: memory of a GPU holds whatever was there before. Let one thread of the "
         "block write the finished sum.",
         symptom=on_top_of_the_old,
     ),
     Mistake(
         "every thread reads all",
-        every_thread_reads_all,
+        wrong.every_thread_reads_all,
         "All 128 threads read all 128 numbers from global memory and add them up, each for itself. Let each of them fetch "
         "one number into shared memory, and add in a tree.",
         symptom=exceeds(READS, 2.0),
     ),
     Mistake(
         "waits again and again",
-        waits_again_and_again,
+        races.waits_again_and_again,
         "The block waits far more often than there are levels. Seven levels need a barrier each, and one more after loading.",
         symptom=exceeds(BARRIERS, 2.5),
     ),
     Mistake(
         "every thread adds all",
-        every_thread_adds_all,
+        wrong.every_thread_adds_all,
         "All 128 threads add up all 128 numbers, and one result is kept: 128 times the work of a row of additions. In a tree "
         "64 threads add one number each, then 32, and so on: 7 levels.",
         symptom=exceeds(ISSUED, 4.0),
     ),
     Mistake(
         "one thread adds",
-        one_thread_adds,
+        wrong.one_thread_adds,
         "One thread adds 128 numbers one after another while 127 wait. A tree needs 7 levels.",
         symptom=exceeds(IDLE, 1.0, 0.25),
     ),
     Mistake(
         "atomics on one cell",
-        atomics_on_one_cell,
+        wrong.atomics_on_one_cell,
         "All 128 threads add to one cell, and the hardware lets them in one by one: that takes as long as adding in a "
         "row. Build a tree.",
         symptom=exceeds(ATOMICS, 1.0),
     ),
     Mistake(
         "every block writes the first cell",
-        every_block_writes_the_first,
+        races.every_block_writes_the_first,
         "All blocks write the same cell of `out`. Block b has a cell of its own, out[cuda.blockIdx.x].",
         symptom=matches("^thread .* of block .* and thread .* of block .* both write"),
     ),
     Mistake(
         "every thread writes the result",
-        every_thread_writes,
+        races.every_thread_writes,
         "All threads of the block write `out[b]`. It is the same number, but nobody promises that: let one of them "
         "write.",
         symptom=raises("RaceError", "both write"),

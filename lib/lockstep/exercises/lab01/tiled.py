@@ -13,17 +13,8 @@ import numpy as np
 from lockstep.exercises.exercise import Case, Exercise
 from lockstep.exercises.judge import all_of
 from lockstep.exercises.lab01.launching import IDLE, WRITES, Launched, at_most, launch_case, same_output, unwritten
-from lockstep.exercises.lab01.tiled_mistakes import (
-    HALO,
-    MORE_BYTES,
-    MOVED,
-    RADIUS,
-    READS,
-    SECTORS,
-    TILE,
-    TILED_MISTAKES,
-    WIDTH,
-)
+from lockstep.exercises.lab01.tiled_mistakes import MORE_BYTES, MOVED, READS, SECTORS, TILED_MISTAKES
+from lockstep.exercises.lab01.tiled_wrong import HALO, RADIUS, TILE, WIDTH
 from lockstep.simt import cuda
 
 

@@ -1,333 +1,22 @@
-"""What goes wrong in 01.5, `conv2d_tiled`.
+"""What goes wrong in 01.5, `conv2d_tiled`, with the sentences that students get.
 
-Floor 4, room `exercises`, under `tiled`.
+Floor 4, room `exercises`, under `tiled`; the kernels are in `tiled_wrong` and `tiled_loading`.
 """
 
 from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from lockstep.exercises.exercise import Case, Mistake
+from lockstep.exercises.lab01 import tiled_loading as loading
+from lockstep.exercises.lab01 import tiled_wrong as wrong
 from lockstep.exercises.lab01.launching import IDLE, WRITES, exceeds, leaves_like, outside, touched
+from lockstep.exercises.lab01.tiled_wrong import HALO
 from lockstep.exercises.observe import Observation
 from lockstep.exercises.symptoms import raises
-from lockstep.simt import cuda
 
-TILE = 16
-RADIUS = 2
-WIDTH = 2 * RADIUS + 1
-HALO = TILE + 2 * RADIUS
 READS, SECTORS, MOVED = "reads of global memory a thread", "sectors of the worst request", "bytes moved"
 MORE_BYTES = 1.4  # times the reference; right ones move at most 1.1 times as many, and a halo that is not shared 1.6
-
-
-@cuda.jit(device=True)
-def load(image, tile, shift):
-    for i in range(cuda.threadIdx.y, HALO, TILE):
-        for j in range(cuda.threadIdx.x, HALO, TILE):
-            row = cuda.blockIdx.y * TILE + i - shift
-            column = cuda.blockIdx.x * TILE + j - shift
-            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
-            tile[i, j] = image[row, column] if inside else np.float32(0)
-
-
-@cuda.jit(device=True)
-def weighted(weights, tile, flipped):
-    total = np.float32(0)
-    for i in range(WIDTH):
-        for j in range(WIDTH):
-            at = WIDTH - 1 - i if flipped else i
-            across = WIDTH - 1 - j if flipped else j
-            total += weights[at, across] * tile[cuda.threadIdx.y + i, cuda.threadIdx.x + j]
-    return total
-
-
-@cuda.jit
-def no_barrier(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, RADIUS)
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def barrier_in_the_guard(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, RADIUS)
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        cuda.syncthreads()
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def halo_off_by_one(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, RADIUS - 1)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def no_halo_before(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, 0)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def own_pixel_only(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    x, y = cuda.grid(2)
-    inside = y < out.shape[0] and x < out.shape[1]
-    tile[cuda.threadIdx.y + RADIUS, cuda.threadIdx.x + RADIUS] = image[y, x] if inside else np.float32(0)
-    cuda.syncthreads()
-    if inside:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def tile_without_halo(image, weights, out):
-    tile = cuda.shared.array((TILE, TILE), np.float32)
-    x, y = cuda.grid(2)
-    inside = y < out.shape[0] and x < out.shape[1]
-    tile[cuda.threadIdx.y, cuda.threadIdx.x] = image[y, x] if inside else np.float32(0)
-    cuda.syncthreads()
-    if inside:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def counts_from_the_pixel(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, RADIUS)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        total = np.float32(0)
-        for i in range(WIDTH):
-            for j in range(WIDTH):
-                total += weights[i, j] * tile[cuda.threadIdx.y + i - RADIUS, cuda.threadIdx.x + j - RADIUS]
-        out[y, x] = total
-
-
-@cuda.jit
-def swaps_x_and_y_while_loading(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    for i in range(cuda.threadIdx.y, HALO, TILE):
-        for j in range(cuda.threadIdx.x, HALO, TILE):
-            row = cuda.blockIdx.x * TILE + i - RADIUS
-            column = cuda.blockIdx.y * TILE + j - RADIUS
-            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
-            tile[i, j] = image[row, column] if inside else np.float32(0)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def loads_without_asking(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    for i in range(cuda.threadIdx.y, HALO, TILE):
-        for j in range(cuda.threadIdx.x, HALO, TILE):
-            tile[i, j] = image[cuda.blockIdx.y * TILE + i - RADIUS, cuda.blockIdx.x * TILE + j - RADIUS]
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def from_global_memory(image, weights, out):
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        total = np.float32(0)
-        for i in range(WIDTH):
-            for j in range(WIDTH):
-                row = y + i - RADIUS
-                column = x + j - RADIUS
-                if row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]:
-                    total += weights[i, j] * image[row, column]
-        out[y, x] = total
-
-
-@cuda.jit
-def every_thread_loads_all(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
-        for i in range(HALO):
-            for j in range(HALO):
-                row = cuda.blockIdx.y * TILE + i - RADIUS
-                column = cuda.blockIdx.x * TILE + j - RADIUS
-                inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
-                tile[i, j] = image[row, column] if inside else np.float32(0)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def flips_the_filter(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, RADIUS)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, True)
-
-
-@cuda.jit
-def no_guard(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, RADIUS)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def leaves_before_the_barrier(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    x, y = cuda.grid(2)
-    if y >= out.shape[0] or x >= out.shape[1]:
-        return
-    load(image, tile, RADIUS)
-    cuda.syncthreads()
-    out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def steps_of_one(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    for i in range(cuda.threadIdx.y, HALO, TILE):
-        for j in range(cuda.threadIdx.x, HALO):
-            row = cuda.blockIdx.y * TILE + i - RADIUS
-            column = cuda.blockIdx.x * TILE + j - RADIUS
-            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
-            tile[i, j] = image[row, column] if inside else np.float32(0)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def barrier_in_the_loop(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    for i in range(cuda.threadIdx.y, HALO, TILE):
-        for j in range(cuda.threadIdx.x, HALO, TILE):
-            row = cuda.blockIdx.y * TILE + i - RADIUS
-            column = cuda.blockIdx.x * TILE + j - RADIUS
-            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
-            tile[i, j] = image[row, column] if inside else np.float32(0)
-            cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def adds_the_radius(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, RADIUS)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        total = np.float32(0)
-        for i in range(WIDTH):
-            for j in range(WIDTH):
-                total += weights[i, j] * tile[cuda.threadIdx.y + i + RADIUS, cuda.threadIdx.x + j + RADIUS]
-        out[y, x] = total
-
-
-@cuda.jit
-def blocks_a_halo_apart(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    for i in range(cuda.threadIdx.y, HALO, TILE):
-        for j in range(cuda.threadIdx.x, HALO, TILE):
-            row = cuda.blockIdx.y * HALO + i - RADIUS
-            column = cuda.blockIdx.x * HALO + j - RADIUS
-            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
-            tile[i, j] = image[row, column] if inside else np.float32(0)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def repeats_the_border(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    for i in range(cuda.threadIdx.y, HALO, TILE):
-        for j in range(cuda.threadIdx.x, HALO, TILE):
-            row = min(max(cuda.blockIdx.y * TILE + i - RADIUS, 0), image.shape[0] - 1)
-            column = min(max(cuda.blockIdx.x * TILE + j - RADIUS, 0), image.shape[1] - 1)
-            tile[i, j] = image[row, column]
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
-@cuda.jit
-def sums_up_in_global_memory(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    load(image, tile, RADIUS)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = 0
-        for i in range(WIDTH):
-            for j in range(WIDTH):
-                out[y, x] += weights[i, j] * tile[cuda.threadIdx.y + i, cuda.threadIdx.x + j]
-
-
-@cuda.jit
-def halo_from_global_memory(image, weights, out):
-    tile = cuda.shared.array((TILE, TILE), np.float32)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    x, y = cuda.grid(2)
-    if x < image.shape[1] and y < image.shape[0]:
-        tile[ty, tx] = image[y, x]
-    cuda.syncthreads()
-    if x < image.shape[1] and y < image.shape[0]:
-        total = np.float32(0)
-        for i in range(-RADIUS, RADIUS + 1):
-            for j in range(-RADIUS, RADIUS + 1):
-                row, column = y + i, x + j
-                if 0 <= row and row < image.shape[0] and 0 <= column and column < image.shape[1]:
-                    if 0 <= ty + i and ty + i < TILE and 0 <= tx + j and tx + j < TILE:
-                        total += weights[i + RADIUS, j + RADIUS] * tile[ty + i, tx + j]
-                    else:
-                        total += weights[i + RADIUS, j + RADIUS] * image[row, column]
-        out[y, x] = total
-
-
-@cuda.jit
-def loads_down_columns(image, weights, out):
-    tile = cuda.shared.array((HALO, HALO), np.float32)
-    for i in range(cuda.threadIdx.x, HALO, TILE):
-        for j in range(cuda.threadIdx.y, HALO, TILE):
-            row = cuda.blockIdx.y * TILE + i - RADIUS
-            column = cuda.blockIdx.x * TILE + j - RADIUS
-            inside = row >= 0 and row < image.shape[0] and column >= 0 and column < image.shape[1]
-            tile[i, j] = image[row, column] if inside else np.float32(0)
-    cuda.syncthreads()
-    x, y = cuda.grid(2)
-    if y < out.shape[0] and x < out.shape[1]:
-        out[y, x] = weighted(weights, tile, False)
-
-
 PARAMETERS = ("image", "weights", "out")
 
 
@@ -365,54 +54,54 @@ def in_a_loop(case: Case, seen: Observation, expected: Observation) -> bool:
 TILED_MISTAKES = (
     Mistake(
         "missing barrier",
-        no_barrier,
+        wrong.no_barrier,
         "A thread adds up what its neighbours have loaded, and nothing makes it wait for them. Between loading and adding "
         "up belongs a barrier, cuda.syncthreads().",
         symptom=raises("RaceError", "and one writes"),
     ),
     Mistake(
         "loads cells twice",
-        steps_of_one,
+        loading.steps_of_one,
         "Several threads load the same cell. Each of the two loops begins at the thread's own index and goes on in steps of "
         "TILE, so that a cell belongs to a single thread: `range(start, HALO, TILE)`.",
         symptom=raises("RaceError", "both write"),
     ),
     Mistake(
         "leaves before the barrier",
-        leaves_before_the_barrier,
+        wrong.leaves_before_the_barrier,
         "Threads past the edge return before the barrier, and the pixels that they should have loaded are missing. They "
         "have no pixel to write, but they have some to load: guard the write only.",
         symptom=raises("BarrierError", "return"),
     ),
     Mistake(
         "barrier inside the loop",
-        barrier_in_the_loop,
+        loading.barrier_in_the_loop,
         "The barrier stands inside the loop that loads, and not all threads go through it equally often. Move it behind the "
         "loop: all load, then all wait once.",
         symptom=in_a_loop,
     ),
     Mistake(
         "barrier inside a branch",
-        barrier_in_the_guard,
+        wrong.barrier_in_the_guard,
         "The barrier stands inside a branch that some threads of the block do not take, so the others wait for them. Every "
         "thread of the block has to pass every barrier: move it out of the `if`.",
         symptom=raises("BarrierError"),
     ),
     Mistake(
         "halo off by one",
-        halo_off_by_one,
+        wrong.halo_off_by_one,
         "Your tile begins one pixel too far to the right and below. A filter of 5 reaches 2 pixels to each side, so the "
         "tile begins RADIUS pixels before the block's first one, in both directions.",
     ),
     Mistake(
         "no halo before the block",
-        no_halo_before,
+        wrong.no_halo_before,
         "Your tile begins at the block's own first pixel, so what lies to the left and above is missing, and the picture "
         "moves. The tile begins RADIUS pixels earlier, in both directions.",
     ),
     Mistake(
         "leaves cells of the tile empty",
-        own_pixel_only,
+        loading.own_pixel_only,
         "Some of the tile's 400 cells are never written, and shared memory is not 0 by itself. Two causes are common: 256 "
         "threads that load one pixel each, where some have to load two or four; and cells outside the image, which need "
         "a 0 as well.",
@@ -420,94 +109,94 @@ TILED_MISTAKES = (
     ),
     Mistake(
         "tile without a halo",
-        tile_without_halo,
+        loading.tile_without_halo,
         "The tile is as large as the block, and the filter reaches beyond it. The block needs RADIUS more pixels on every "
         "side: HALO x HALO.",
         symptom=leaves_a_small_tile,
     ),
     Mistake(
         "adds the radius",
-        adds_the_radius,
+        wrong.adds_the_radius,
         "Your tile has room for the halo, and you go past its end. Cell [0, 0] lies RADIUS before the block's first pixel "
         "already, so nothing is added: under weight [i, j] lies the cell that is i and j further than the thread's own index.",
         symptom=leaves_the_tile,
     ),
     Mistake(
         "counts from the pixel",
-        counts_from_the_pixel,
+        wrong.counts_from_the_pixel,
         "You subtract the radius once more. Cell [0, 0] of the tile lies RADIUS before the block's first pixel already, so "
         "under weight [i, j] lies the cell that is i and j further than the thread's own index.",
         symptom=before_the_tile,
     ),
     Mistake(
         "swaps x and y while loading",
-        swaps_x_and_y_while_loading,
+        loading.swaps_x_and_y_while_loading,
         "Blocks load each other's tiles: rows go with y, so the first row comes from blockIdx.y and the first column from "
         "blockIdx.x.",
     ),
     Mistake(
         "loads without asking",
-        loads_without_asking,
+        loading.loads_without_asking,
         "The tile of a block at the border reaches out of the image, and you load there. A negative index is not the last "
         "row on a GPU, it is somebody else's memory: put a 0 into the tile instead.",
         symptom=outside("image"),
     ),
     Mistake(
         "no guard",
-        no_guard,
+        wrong.no_guard,
         "A thread past the edge writes. All threads load and wait, but only those with a pixel of their own write.",
         symptom=outside("out"),
     ),
     Mistake(
         "sums up in global memory",
-        sums_up_in_global_memory,
+        wrong.sums_up_in_global_memory,
         "Every `out[y, x] +=` reads and writes global memory. Collect the sum in a variable, `total = np.float32(0)`, and "
         "write it once.",
         symptom=exceeds(WRITES, 1.0),
     ),
     Mistake(
         "reads global memory again and again",
-        from_global_memory,
+        wrong.from_global_memory,
         "You still read every pixel up to 25 times from global memory. Add up from the tile.",
         symptom=exceeds(READS, 1.5),
     ),
     Mistake(
         "halo from global memory",
-        halo_from_global_memory,
+        loading.halo_from_global_memory,
         "Pixels around the block come from global memory, each as often as it is needed. They belong into the tile as well: "
         "HALO x HALO cells, loaded once.",
         symptom=exceeds(MOVED, MORE_BYTES),
     ),
     Mistake(
         "down the columns",
-        loads_down_columns,
+        loading.loads_down_columns,
         "Neighbouring lanes have neighbouring threadIdx.x, and you give x to the rows. Rows go with y: let x be the last "
         "index wherever a thread reads or writes global memory.",
         symptom=exceeds(SECTORS, 1.0, 4.0),
     ),
     Mistake(
         "blocks a halo apart",
-        blocks_a_halo_apart,
+        loading.blocks_a_halo_apart,
         "Your tiles begin HALO pixels apart. Blocks stand TILE pixels apart, and their tiles overlap: the first row is "
         "blockIdx.y * TILE - RADIUS.",
-        symptom=leaves_like(blocks_a_halo_apart),
+        symptom=leaves_like(loading.blocks_a_halo_apart),
     ),
     Mistake(
         "repeats the border",
-        repeats_the_border,
+        loading.repeats_the_border,
         "Outside the image you load the nearest pixel of the border. Here such cells are 0.",
-        symptom=leaves_like(repeats_the_border),
+        symptom=leaves_like(loading.repeats_the_border),
     ),
     Mistake(
         "one thread loads everything",
-        every_thread_loads_all,
+        loading.every_thread_loads_all,
         "One thread loads all 400 cells while 255 wait, and no two of its reads share a request. Share the work out: each "
         "thread takes every 16th cell in both directions.",
         symptom=exceeds(IDLE, 1.0, 0.25),
     ),
     Mistake(
         "flips the filter",
-        flips_the_filter,
+        wrong.flips_the_filter,
         "Your filter is upside down and left to right. A CNN does not flip: weight [i, j] belongs to the cell i below and j "
         "to the right of the first one.",
     ),
