@@ -403,7 +403,7 @@ reveal("03.p3", bytes_per_parameter("adam", "fp32") / bytes_per_parameter("adam"
 # reports for a process would be mostly PyTorch itself.
 
 # %%
-BATCH = 8 if FAST else 16
+BATCH = 2 if FAST else 16
 resnet = resnet18(10, 32)  # the variant for small images
 small_profile = cost.profile(resnet, small, BATCH)
 parts = my_memory(small_profile.parameters, small_profile.saved_bytes / 4, "adam", "fp32")
@@ -571,7 +571,7 @@ check("03.5", checkpoint_every)
 # (PyTorch does not compute the last segment twice, since its backward pass comes at once.)
 
 # %% tags=["experiment"]
-LAYERS, SIDE, CHANNELS, PER_STEP = 16, 16 if FAST else 24, 16, 16
+LAYERS, SIDE, CHANNELS, PER_STEP = 16, 16 if FAST else 24, 16, 4 if FAST else 16
 
 
 class Chain(nn.Module):
