@@ -7,10 +7,12 @@ import re
 import signal
 import socket
 import struct
+import time
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from cheats import SCALED
@@ -206,6 +208,20 @@ def test_a_box_that_ends_is_replaced_and_one_that_cannot_start_says_why(monkeypa
     monkeypatch.setattr(boxes, "BOOT", "raise ImportError('no torch')")
     with pytest.raises(BoxLost, match="does not start: ImportError: no torch"):
         boxes.Box("process")
+
+
+def test_of_many_processes_that_fork_the_oldest_are_let_go(monkeypatch):
+    monkeypatch.setattr(boxes, "KINDS", 2)
+    one = box("process")
+    for name in ("lockstep.cost", "lockstep.plan", "lockstep.comm", "lockstep.cost"):
+        with one.child(boxes.Limits(), (name,)) as child:
+            child.send(time.monotonic() + 30, define=[("import math", 1, 1)], seconds=30.0)
+            assert child.receive(time.monotonic() + 30) == {"problems": []}
+    assert list(one._lines) == [("lockstep.comm",), ("lockstep.cost",)]
+    until = time.monotonic() + 30
+    while len([p for p in psutil.Process(one.process.pid).children() if p.status() != psutil.STATUS_ZOMBIE]) > 2:
+        assert time.monotonic() < until, "one is left"
+        time.sleep(0.05)
 
 
 def test_what_a_process_says_of_itself_is_read_with_suspicion():

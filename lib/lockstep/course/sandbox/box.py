@@ -143,7 +143,7 @@ class Box:
     def _forking(self, refused: tuple[str, ...]) -> Line:
         """The line to the process that forks those in which `refused` refuse; the oldest of too many is let go."""
         if refused not in self._lines:
-            if len(self._lines) == KINDS:
+            while len(self._lines) >= KINDS:
                 self._lines.pop(next(iter(self._lines))).socket.close()
             ours, theirs = socket.socketpair()
             self._lines[refused] = Line(ours)
