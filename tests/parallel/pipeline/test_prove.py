@@ -68,7 +68,7 @@ def runs(schedule):
     return True
 
 
-def test_a_thousand_corruptions_are_rejected_or_still_valid():
+def test_corruptions_are_rejected_or_still_valid():
     draw = random.Random(0)
     known = [
         make(p, m)
@@ -77,7 +77,7 @@ def test_a_thousand_corruptions_are_rejected_or_still_valid():
     ] + [dualpipev(2, 4)]
     assert all(schedule.prove() and runs(schedule) for schedule in known)
     valid = 0
-    for _ in range(1000):
+    for _ in range(400):
         schedule = corrupted(draw.choice(known), draw)
         proof = schedule.prove()
         assert bool(proof) == runs(schedule), f"{schedule}\n{proof}"
@@ -87,7 +87,7 @@ def test_a_thousand_corruptions_are_rejected_or_still_valid():
                 schedule.simulate()
         else:
             assert schedule.simulate().makespan > 0
-    assert 100 < valid < 500  # both kinds were tried
+    assert 40 < valid < 200  # both kinds were tried
 
 
 @pytest.mark.parametrize(
