@@ -85,10 +85,9 @@ def alike(
         for share, count in [_shared(first, second)]
         if share >= ALIKE and count >= FEWEST
     ]
+    bare = {place: theirs - dull for place, theirs in (public or {}).items()}
     for student, mine in sorted(own.items()):
-        near = max(
-            ((*_shared(mine, theirs - dull), place) for place, theirs in (public or {}).items()), default=(0.0, 0, "")
-        )
+        near = max(((*_shared(mine, theirs), place) for place, theirs in bare.items()), default=(0.0, 0, ""))
         if near[0] >= ALIKE and near[1] >= FEWEST:
             found.append(Likeness(exercise, student, near[2], near[0], near[1], True))
     return sorted(found, key=lambda one: (-one.share, -one.fingerprints, one.student, one.other))
