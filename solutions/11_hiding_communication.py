@@ -236,7 +236,7 @@ def critical_path_of(trace):
     return path[::-1]
     ### END SOLUTION
     ### BEGIN STUB
-    # path, before = [], ...  # before: the events that may be the next one on the way back
+    # path, before = [], []  # before: the events that may be the next one on the way back
     # while before:
     #     ...  # of these the one that ended last; which events had ended on one of its ranks before it began?
     # raise NotImplementedError("return the chain of computations and messages that ends last, in order of time")
