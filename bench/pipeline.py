@@ -3,6 +3,7 @@
     python bench/pipeline.py                   two stages of one thread each, four micro-batches
     python bench/pipeline.py --pairs 400       more pairs, narrower intervals
     python bench/pipeline.py --seeds 5         the predictions, measured five times
+    python bench/pipeline.py --only fused      of ours only the schedules that have this word in their name
 
 Both have the same two stages in the same two processes and take steps in turn, in random order: forward and backward of
 one batch, no optimizer. The ratio of a pair is ours by torch's, of the slower rank; printed are the median with its
@@ -266,10 +267,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", default="")
     options = parser.parse_args()
     print(f"{RANKS} ranks, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
-    schedules = known() | {FUSED: fused()}
-    print(schedules[FUSED])
+    schedules = {name: each for name, each in known().items() if options.only in name}
+    if options.only in FUSED:
+        schedules[FUSED] = fused()
+        print(schedules[FUSED])
+    if not schedules:
+        parser.error(f"--only {options.only}: of ours there are {', '.join([*OURS, FUSED])}")
     ranks = launch(steps_in_turn, RANKS, schedules, options.pairs, timeout=3600).values
     slower = {name: np.maximum(*(np.array(rank[name]) for rank in ranks)) for name in ranks[0]}
     for name, seconds in slower.items():
