@@ -3,14 +3,16 @@
     python bench/compress_accuracy.py                 both settings, five starts, half an hour of one core
     python bench/compress_accuracy.py --only topk     top 1 %; or 1bit
 
-CNNs on shapes32, plain SGD with a rate that falls to zero along half a cosine. Each of two ranks has half of the batch
-and a compressor of its own, and the net learns from the mean of what they send. Printed for each start: the share of
-2,000 held-out images that are right; then means over starts, and the bytes that two simulated ranks of
-`DistributedDataParallel` send in a step, from the traffic counters.
+CNNs on shapes32, plain SGD. Each of two ranks has half of the batch and a compressor of its own, and the net learns
+from the mean of what they send. Printed for each start: the share of 2,000 held-out images that are right; then means
+over starts, and the bytes that two simulated ranks of `DistributedDataParallel` send in a step, from the traffic
+counters.
 
 Behind top 1 % with feedback a value waits some hundred steps, so training has to be long beside that, and steps not so
-large that hundreds of them lead astray: LeNet, batches of 64, twelve epochs. Momentum is left out: what was waited for
-comes at once, and momentum 0.9 makes ten times of it; DGC's momentum correction is the answer to that.
+large that hundreds of them lead astray: LeNet, batches of 64, twelve epochs, a rate that falls to zero along half a
+cosine. Three starts gave 87.3, 77.6 and 88.6 % dense and 86.1, 66.9 and 86.7 % with feedback: a start that takes long
+to get going has not caught up by the end. Momentum is left out: what was waited for comes at once, and momentum 0.9
+makes ten times of it; DGC's momentum correction is the answer to that.
 
 Few images a rank are what makes feedback matter to the 1-bit compressor with two means a column. Behind a ReLU the
 gradient is zero for every input that none of a rank's four images turns on; `OneBit` sends the mean of all values that
@@ -64,13 +66,14 @@ def images() -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained, and how: `lr` is the first rate, `batch` of all ranks together."""
+    """What is trained, and how: `lr` is the first rate, which may fall to zero, `batch` of all ranks together."""
 
     net: Callable[[], nn.Module]
     batch: int
     lr: float
     steps: int
     methods: Mapping[str, Method]
+    falls: bool = False
 
 
 SETTINGS = {
@@ -80,9 +83,10 @@ SETTINGS = {
         0.1,
         1500,
         {"dense": None, "top 1 %, feedback": lambda: ErrorFeedback(TopK(0.01)), "top 1 %": lambda: TopK(0.01)},
+        falls=True,
     ),
     "1bit": Setting(
-        small_cnn, 8, 0.02, 3000, {"dense": None, "1 bit, feedback": lambda: ErrorFeedback(OneBit()), "1 bit": OneBit}
+        small_cnn, 8, 0.02, 2000, {"dense": None, "1 bit, feedback": lambda: ErrorFeedback(OneBit()), "1 bit": OneBit}
     ),
 }
 
@@ -93,8 +97,8 @@ def train(data: tuple[Tensor, ...], setting: Setting, make: Method, seed: int) -
     torch.manual_seed(seed)
     net = setting.net()
     optimizer = torch.optim.SGD(net.parameters(), lr=setting.lr)
-    falling = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: (1 + math.cos(math.pi * step / setting.steps)) / 2
+    rate = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: (1 + math.cos(math.pi * step / setting.steps)) / 2 if setting.falls else 1.0
     )
     compressors = [make() for _ in range(RANKS)] if make else []
     epoch = len(y) // setting.batch
@@ -113,7 +117,7 @@ def train(data: tuple[Tensor, ...], setting: Setting, make: Method, seed: int) -
             for parameter, own in zip(net.parameters(), gradients(net, x[batch], y[batch]), strict=True):
                 parameter.grad = own
         optimizer.step()
-        falling.step()
+        rate.step()
     with torch.no_grad():
         return (net(x_held_out).argmax(1) == y_held_out).double().mean().item()
 
