@@ -172,13 +172,13 @@ def predictions(schedules: dict[str, Schedule], rounds: int) -> Iterator[tuple[s
         }
         yield (
             name,
-            median(_predicted(schedule, _paced(schedule, step, pauses), message) for step in calibration),
+            median(_predicted(schedule, _own_costs(schedule, step, pauses), message) for step in calibration),
             _predicted(schedule, mean_step, message),
             median(map(_idle, steps[1::2])),
         )
 
 
-def _paced(schedule: Schedule, step: Step, pauses: Costs) -> dict[Action, tuple[float, float]]:
+def _own_costs(schedule: Schedule, step: Step, pauses: Costs) -> dict[Action, tuple[float, float]]:
     """(seconds of its span, seconds before it that its rank does not wait) of each action of one step."""
     before = {action: gap for action, gap, waited in _pauses(schedule, step) if not waited}
     return {

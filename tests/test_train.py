@@ -236,20 +236,23 @@ def test_a_mesh_that_does_not_fit_is_answered_with_a_sentence(ranks, arguments, 
 def in_processes(comm):
     """Everything that needs real ranks, in one launch."""
     seeded = train(comm, "ddp", fast=True)
+    usual, trainer.FAST_IMAGES = trainer.FAST_IMAGES, 1280
     served = [train(comm, strategy, fast=True, batch=10, lr=0.05, seed=1) for strategy in ("async", "ssp")]
+    trainer.FAST_IMAGES = usual
     torch.manual_seed(comm.rank)
     return seeded.losses, served, all_exact(comm)
 
 
+@pytest.mark.stalls
 def test_in_real_processes():
     values = launch(in_processes, 2, seed=1).values
     check_exact([exact for _, _, exact in values])
     for name, first, second in zip(("async", "ssp"), *[served for _, served, _ in values], strict=True):
-        assert first.strategy == name and first.losses == second.losses and len(first.losses) == 64
+        assert first.strategy == name and first.losses == second.losses and len(first.losses) == 128
         assert first.accuracies == second.accuracies
         same_state(first.weights, second.weights)
-        # How much is learnt depends on how late gradients come, and so on what else the machine does.
-        assert sum(first.losses[-10:]) < 0.97 * sum(first.losses[:10])
+        # How soon it learns depends on how late gradients come, and so on the machine: of 64 steps 8 % were once all.
+        assert sum(first.losses[-5:]) < 0.9 * sum(first.losses[:5])
     # launch decides the seed, unless the caller does
     assert values[0][0] == values[1][0] == pytest.approx(train(fast=True, seed=1).losses, rel=1e-4)
     assert values[0][0] != pytest.approx(train(fast=True, seed=2).losses, rel=1e-4)
